@@ -1,0 +1,72 @@
+# Everything that a user or CI types. Each target makes the environment itself.
+#
+#   make reproduce        the papers, simulated: claims, verdicts, report
+#   make reproduce SCALE=smoke DIR=build/small    the same, small, in a copy of the checkout
+#   make test             all tests but the slow ones
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+UV_VERSION := 0.13.8
+VENV := .venv
+BIN := $(VENV)/bin
+# The kernel and DVC's stages find the environment's programs without it being activated.
+export PATH := $(CURDIR)/$(BIN):$(CURDIR)/build/uv/bin:$(PATH)
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
+export DVC_NO_ANALYTICS := 1
+export MPLBACKEND := agg
+ONLY ?=
+SCALE ?= paper
+DIR ?=
+
+.PHONY: help env system reproduce test test-slow check stub lab bench clean distclean format
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+env: ## the Python environment and the C++ core, as locked
+	@tools/make-env $(UV_VERSION)
+
+system: ## as root on Debian or Ubuntu: the system packages that the tests use
+	@tools/install-system-packages
+
+reproduce: env ## the papers, simulated, from data to report
+ifeq ($(SCALE)$(DIR),paper)
+	@$(BIN)/dvc repro
+	@$(BIN)/harness report
+else
+	@tools/reproduce-copy "$(SCALE)" "$(DIR)"
+endif
+
+test: system env ## all tests but the slow ones
+	@$(BIN)/pytest -m "not slow" -q
+
+test-slow: system env ## the slow tests, too
+	@$(BIN)/pytest -q
+
+check: env ## lint, types, fast tests
+	@tools/lint
+	@$(BIN)/pytest -q -m "not slow and not real" --maxfail 5
+
+format: env ## puts Python and C++ into shape
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only -q .
+	@git ls-files 'harness/core/*.[ch]pp' 'harness/core/*.[ch]' 'tests/core/*.cpp' | xargs $(BIN)/clang-format -i
+
+stub: env ## the type stub of the compiled core
+	@$(BIN)/python -m nanobind.stubgen -q -m harness._core -o harness/_core.pyi
+
+lab: env ## JupyterLab in notebooks/
+	@$(BIN)/jupyter lab --notebook-dir=notebooks --ip=127.0.0.1
+
+bench: env ## measures the project's figures into build/bench.json; ONLY=<group> one of them
+	@$(BIN)/harness bench --only "$(ONLY)"
+
+clean: ## removes what was built and what a killed run left behind
+	@rm -rf build data/journal .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean ## and the environment, inputs and results
+	@rm -rf $(VENV) .dvc/cache .dvc/tmp data/raw/tpch data/raw/*/ data/results data/figures data/metrics

@@ -1,0 +1,126 @@
+"""The compiled core of the harness: device models, join engine, storage."""
+
+from collections.abc import Sequence
+import enum
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+version: str = ...
+
+class HddParameters:
+    """Everything that makes one disk; see the profile schema."""
+
+    def __init__(self, *, capacity_bytes: int, rpm: int, heads: int, zones: int, outer_rate_bytes_per_s: int, inner_rate_bytes_per_s: int, head_switch_ns: int, track_to_track_seek_ns: int, average_seek_ns: int, full_stroke_seek_ns: int, write_settle_ns: int, link_rate_bytes_per_s: int, command_overhead_ns: int, cache_bytes: int, read_segments: int, write_cache: bool, destage_idle_ns: int, queue_depth: int, scheduler: str, start_angle_ns: int) -> None: ...
+
+class SsdParameters:
+    """Everything that makes one flash drive; see the profile schema."""
+
+    def __init__(self, *, capacity_bytes: int, page_bytes: int, channels: int, dies_per_channel: int, read_page_ns: int, program_page_ns: int, channel_rate_bytes_per_s: int, link_rate_bytes_per_s: int, command_time_ns: int, write_latency_ns: int, write_buffer_bytes: int, queue_depth: int) -> None: ...
+
+class HostParameters:
+    """The machine above the device; see the host profiles."""
+
+    def __init__(self, *, cores: int, submit_cpu_ns: int, complete_cpu_ns: int, max_request_bytes: int, io_scheduler: str) -> None: ...
+
+class Cancel:
+    """Raised by one thread, obeyed by the long call that another is in."""
+
+    def __init__(self) -> None: ...
+
+    def set(self) -> None:
+        """Raises it."""
+
+class Storage:
+    """What a join runs on."""
+
+    @property
+    def capacity_bytes(self) -> int: ...
+
+    @property
+    def block_bytes(self) -> int: ...
+
+class ChunkPool:
+    """Memory that the storages of one sweep pass on."""
+
+    def __init__(self) -> None: ...
+
+class VirtualStorage(Storage):
+    """A device model and the host above it, in virtual time."""
+
+    def __init__(self, device: HddParameters | SsdParameters, host: HostParameters, *, cell_bytes: int = 512, kept_bytes: int = 512, pool: ChunkPool | None = None) -> None: ...
+
+    def mount(self, offset_bytes: int, cells: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Puts prepared cells (uint8, kept_bytes of each) on the device without a copy.
+        """
+
+    def counters(self) -> dict: ...
+
+    @property
+    def now_ns(self) -> int: ...
+
+    @property
+    def device_busy_ns(self) -> int: ...
+
+    @property
+    def device_requests(self) -> int: ...
+
+class FileStorage(Storage):
+    """A file or block device, O_DIRECT."""
+
+    def __init__(self, path: str) -> None: ...
+
+    def write(self, offset_bytes: int, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def sync(self) -> None: ...
+
+    @staticmethod
+    def has_io_uring() -> bool: ...
+
+class MemoryStorage(Storage):
+    """Memory that answers at once."""
+
+    def __init__(self, capacity_bytes: int, block_bytes: int = 512) -> None: ...
+
+    def write(self, offset_bytes: int, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+def capacity_bytes(device: HddParameters | SsdParameters) -> int:
+    """Builds the device; raises BadParameter if no such device can exist."""
+
+def replay(device: HddParameters | SsdParameters, op: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lba: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], sectors: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], arrival_ns: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], depth: int, cancel: Cancel) -> dict:
+    """
+    Requests (op uint8: 0 read, 1 write, 2 trim, 3 flush; lba and sectors int64, 512 B; arrival int64 ns) straight to a device model. Returns submitted_ns and completed_ns (int64 arrays) and the device's counters.
+    """
+
+class Algorithm(enum.Enum):
+    grace = 0
+
+    hybrid = 1
+
+class JoinSpec:
+    """What a join is asked to do."""
+
+    def __init__(self, *, algorithm: Algorithm, read_buffer_bytes: int, write_buffer_bytes: int, input_io_bytes: int, memory_budget_bytes: int = 0, queue_depth: int = 1, hash_seed: int = 0, partition_cpu_ns: int = 0, build_cpu_ns: int = 0, probe_cpu_ns: int = 0, match_cpu_ns: int = 0, trace: bool = False) -> None: ...
+
+class UserJob:
+    """One user's inputs on the device, and its space for partitions."""
+
+    def __init__(self, *, build_offset_bytes: int, build_records: int, probe_offset_bytes: int, probe_records: int, scratch_begin_bytes: int, scratch_end_bytes: int) -> None: ...
+
+def run_joins(storage: Storage, spec: JoinSpec, jobs: Sequence[UserJob], cancel: Cancel) -> list:
+    """
+    Runs one join per job, side by side; one result dictionary per job. Releases the GIL.
+    """
+
+def scratch_bytes_needed(spec: JoinSpec, build_records: int, probe_records: int, block_bytes: int) -> int: ...
+
+def join_memory_bytes(spec: JoinSpec, build_records: int, block_bytes: int) -> int:
+    """Memory of one user's join: all buffers and the hash table."""
+
+def partitions_for(records: int, capacity_records: int) -> int: ...
+
+def record_signatures(key: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], row: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], first: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], second: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> object:
+    """uint64 signatures of records with these columns (join/record.hpp)."""

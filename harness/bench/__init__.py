@@ -1,0 +1,59 @@
+"""The project's figures, measured: `make bench` and its groups.
+
+Every figure is a record {name, value, unit, goal, holds, runs, min, median, max, command}; a figure
+that cannot be measured here has the reason instead of a value and `holds: null`. Nothing is typed
+in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.bench.figure import Figure
+from harness.errors import UnknownName
+from harness.journal import write_atomically
+from harness.paths import Project
+
+_GROUPS: Final = {
+    "grace_hash_join": "harness.bench.grace_hash_join",
+    "reviewer": "harness.bench.reviewer",
+}
+
+
+def run(project: Project, only: str, console: Console) -> None:
+    """Measures one group, or all of them, into build/bench.json; other groups' records stay."""
+    if only and only not in _GROUPS:
+        raise UnknownName("benchmark group", only, _GROUPS)
+    path = project.build / "bench.json"
+    records = json.loads(path.read_text()) if path.is_file() else []
+    for group in [only] if only else list(_GROUPS):
+        measure: Callable[[Project, Console], Iterator[Figure]] = import_module(
+            _GROUPS[group]
+        ).measure
+        figures = []
+        for figure in measure(project, console):
+            figures.append(figure)
+            console.print(figure.line())
+        records = [r for r in records if r["group"] != group]
+        records += [{"group": group, **figure.record()} for figure in figures]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, (json.dumps(records, indent=1) + "\n").encode())
+    _summarise(records, console)
+    console.print(f"written: {path}")
+
+
+def _summarise(records: list[dict[str, object]], console: Console) -> None:
+    table = Table("group", "figure", "value", "goal", "holds", box=None)
+    marks = {True: "[green]yes[/]", False: "[red]no[/]", None: "[yellow]not measured[/]"}
+    for r in records:
+        holds = r["holds"]
+        assert holds is None or isinstance(holds, bool)
+        value = "-" if r["value"] is None else f"{r['value']:.4g} {r['unit']}"
+        table.add_row(str(r["group"]), str(r["name"]), value, str(r["goal"]), marks[holds])
+    console.print(table)

@@ -1,0 +1,199 @@
+"""`harness ...`: arguments, exit codes, and nothing else."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from harness.errors import EXIT_CODE, HarnessError, Interrupted
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Five papers on flash storage under databases, reproduced on three tiers.",
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TierOption = Annotated[str, typer.Option("--tier", help="simulated or hardware")]
+
+
+def main() -> NoReturn:
+    """Runs the command line. An operating error is one line on stderr and exit code 2."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app(standalone_mode=True)
+    except HarnessError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        _fail(Interrupted("interrupted: nothing was left half done; run again to continue"))
+    sys.exit(0)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _fail(error: HarnessError) -> NoReturn:
+    print(f"harness: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
+    sys.exit(EXIT_CODE)
+
+
+@app.command("list")
+def list_() -> None:
+    """Lists experiments, tiers, scales and profiles."""
+    from harness import experiments, tiers
+    from harness.devices.profiles import list_profiles
+    from harness.paths import find_project
+    from harness.workloads.tpch import SCALES
+
+    profiles = find_project().profiles
+    table = Table("kind", "names", box=None)
+    table.add_row("experiments", ", ".join(experiments.names()))
+    table.add_row("tiers", ", ".join(tiers.names()))
+    table.add_row("scales", ", ".join(f"{name} (SF {sf:g})" for name, sf in SCALES.items()))
+    table.add_row("devices", ", ".join(list_profiles(profiles)))
+    table.add_row("hosts", ", ".join(list_profiles(profiles / "hosts")))
+    _console().print(table)
+
+
+@app.command()
+def run(
+    experiment: str,
+    tier: TierOption = "simulated",
+    scale: Annotated[str | None, typer.Option(help="smoke, small or paper")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="hardware: a file to make (and delete), or a blank loop device"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="a parameter of the experiment"),
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PROFILE", help="simulated: another profile for a device"),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="simulated: a profile's parameter"),
+    ] = None,
+    publish: Annotated[bool, typer.Option(help="write tables, traces and figures")] = True,
+) -> None:
+    """Runs an experiment on a tier, or continues it, and judges the paper's claims."""
+    from harness.paths import find_project
+    from harness.runs import Options, open_session
+
+    options = Options(
+        scale=scale,
+        settings=_pairs(settings, "--set"),
+        devices=_pairs(device, "--device"),
+        overrides=_pairs(override, "--override"),
+        target=file,
+    )
+    with open_session(find_project(), experiment, tier, options) as session:
+        session.run()
+        if publish:
+            session.publish()
+        _print_verdicts(session.verdicts(), f"{experiment}, tier {tier}")
+
+
+@app.command()
+def data(scale: Annotated[str, typer.Argument(help="smoke, small or paper")]) -> None:
+    """Makes the TPC-H inputs of a scale, or checks that they are there and whole."""
+    from harness.paths import find_project
+    from harness.workloads.tpch import expected_join, join_inputs, scale_factor
+
+    scale_factor(scale)
+    project = find_project()
+    inputs = join_inputs(project.raw, scale)
+    matches, checksum = expected_join(project.raw, inputs)
+    _console().print(
+        f"{scale}: {len(inputs.orders):,} orders, {len(inputs.lineitem):,} lineitems, "
+        f"{matches:,} matches, checksum {checksum:#018x}"
+    )
+
+
+@app.command()
+def notebook(
+    name: Annotated[str, typer.Argument(help="such as 10_grace_hash_join")],
+    tier: TierOption = "simulated",
+) -> None:
+    """Executes a notebook into build/report/ and renders it as HTML."""
+    from harness import notebooks
+    from harness.paths import find_project
+
+    notebooks.execute(find_project(), name, {"tier": tier})
+
+
+@app.command()
+def claims() -> None:
+    """Prints the claims of all papers and their verdicts on all tiers."""
+    from harness import report
+    from harness.paths import find_project
+
+    report.print_claims(find_project(), _console())
+
+
+@app.command("report")
+def report_() -> None:
+    """Writes the HTML report, prints the claims, and says where the report is."""
+    from harness import report
+    from harness.paths import find_project
+
+    project = find_project()
+    page = report.write(project)
+    report.print_claims(project, _console())
+    _console().print(f"report: {page}")
+
+
+@app.command()
+def doctor() -> None:
+    """Says what each tier needs, what is missing here, and how to install it."""
+    from harness import doctor as checks
+
+    checks.print_report(_console())
+
+
+@app.command()
+def bench(
+    only: Annotated[str, typer.Option(help="one group")] = "",
+) -> None:
+    """Measures the project's figures into build/bench.json."""
+    from harness import bench as benches
+    from harness.paths import find_project
+
+    benches.run(find_project(), only, _console())
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for the tables where there is none."""
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts or []:
+        name, separator, value = text.partition("=")
+        if not separator or not name or not value:
+            from harness.errors import BadParameter
+
+            raise BadParameter(f"{option} {text!r}: write it as NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _print_verdicts(verdicts: pd.DataFrame, title: str) -> None:
+    from harness import report
+
+    report.print_verdicts(verdicts, title, _console())

@@ -1,0 +1,68 @@
+// The contract between a device model and the world (docs/architecture.md, "Device model").
+//
+// A model sees the world through three calls and never reads a clock. `submit` and `wake` come in
+// with the present time; `done` and `wake_at` go out. Time never runs backwards between calls.
+//
+//  - The model keeps a timeline of its own: an operation starts when its resource is free and its
+//    request has arrived, never when an event loop happens to run. A call that comes late computes
+//    the times that a punctual one would have.
+//  - `done(tag, when)` is called exactly once per submitted tag, from inside submit() or wake().
+//    `when` may lie in the future (the answer is then already certain) or, after a late wake(), in
+//    the past; it is never before the request's submission.
+//  - `wake_at(when)` replaces the previous wish. The model asks again in every call in which it
+//    still needs one.
+//  - Two instances share nothing. Whoever calls an instance from several threads holds a lock.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.hpp"
+
+namespace flashlab {
+
+enum class Op : std::uint8_t { read, write, trim, flush };
+
+using Tag = std::uint32_t;
+using StreamId = std::uint16_t;
+
+// The sectors [lba, lba + sectors). A flush has none.
+struct Request {
+  Op op = Op::read;
+  Lba lba;
+  Sectors sectors;
+  bool fua = false;
+  StreamId stream = 0;
+};
+
+class Host {
+ public:
+  virtual void done(Tag tag, Nanos when) = 0;
+  virtual void wake_at(Nanos when) = 0;
+
+ protected:
+  ~Host() = default;
+};
+
+// What every device can count; models add counters of their own.
+struct DeviceCounters {
+  std::uint64_t read_ios = 0;
+  std::uint64_t write_ios = 0;
+  std::uint64_t trim_ios = 0;
+  std::uint64_t flush_ios = 0;
+  Bytes read_bytes;
+  Bytes write_bytes;
+  Bytes trim_bytes;
+};
+
+class DeviceModel {
+ public:
+  virtual ~DeviceModel() = default;
+  virtual void submit(Tag tag, const Request& request, Nanos now) = 0;
+  virtual void wake(Nanos now) = 0;
+  [[nodiscard]] virtual Bytes capacity() const = 0;
+  [[nodiscard]] virtual bool rotational() const = 0;
+  // Commands that the device accepts at once; the host holds back the rest.
+  [[nodiscard]] virtual std::uint32_t queue_depth() const = 0;
+};
+
+}  // namespace flashlab

@@ -1,0 +1,346 @@
+#include "disk/hdd.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace flashlab::disk {
+
+namespace {
+
+// A read streams to the host while it comes off the platter: what is left to send when the last
+// sector has passed is one chunk.
+constexpr Bytes kLinkChunk{4096};
+
+Extent extent_of(const Request& request) { return {request.lba, request.lba + request.sectors}; }
+
+}  // namespace
+
+Hdd::Hdd(const HddParameters& p, Host& host)
+    : parameters_(p),
+      mechanics_(p.geometry, p.seek, p.start_angle),
+      scheduler_(make_scheduler(p.scheduler)),
+      host_(host),
+      read_cache_(static_cast<std::size_t>(std::max<std::int64_t>(p.read_segments - 1, 0))) {
+  require(p.link_rate.count() >= 1'000'000, "link_rate: must be at least 1 MB/s");
+  require(p.command_overhead >= Nanos{0}, "command_overhead: must not be negative");
+  require(p.cache.count() >= 0, "cache: must not be negative");
+  require(p.read_segments >= 1 && p.read_segments <= 1024,
+          "read_segments: must lie between 1 and 1024");
+  require(p.destage_idle >= Nanos{0}, "destage_idle: must not be negative");
+  require(p.queue_depth >= 1 && p.queue_depth <= 32, "queue_depth: a SATA disk has 1 to 32");
+}
+
+void Hdd::submit(Tag tag, const Request& request, Nanos now) {
+  advance(now);
+  changed_at_ = now;
+  const Extent extent = extent_of(request);
+  FLASHLAB_CHECK(request.op == Op::flush ||
+                 (request.sectors > Sectors{0} && extent.begin >= Lba{0} &&
+                  to_bytes(extent.end) <= capacity()));
+  const Command command{tag, request, now + parameters_.command_overhead};
+  if (flush_) {
+    held_.push_back(command);
+  } else {
+    accept(command);
+  }
+  advance(now);
+  ask_for_wake();
+}
+
+void Hdd::wake(Nanos now) {
+  advance(now);
+  ask_for_wake();
+}
+
+void Hdd::accept(const Command& command) {
+  DeviceCounters& count = counters_.device;
+  const Bytes bytes = to_bytes(command.request.sectors);
+  switch (command.request.op) {
+    case Op::read:
+      ++count.read_ios;
+      count.read_bytes += bytes;
+      return accept_read(command);
+    case Op::write:
+      ++count.write_ios;
+      count.write_bytes += bytes;
+      return accept_write(command);
+    case Op::trim:  // a disk keeps no map: the command is accepted and changes nothing
+      ++count.trim_ios;
+      count.trim_bytes += bytes;
+      return finish(command.tag, command.arrival);
+    case Op::flush:
+      ++count.flush_ios;
+      return accept_flush(command);
+  }
+}
+
+void Hdd::accept_read(const Command& command) {
+  const Extent extent = extent_of(command.request);
+  const Nanos now = command.arrival;
+  quiet_since_ = std::max(quiet_since_, now);
+  const bool streamed = read_ahead_ && read_ahead_holds(now).contains(extent);
+  if (streamed || read_cache_.contains(extent) || dirty_.contains(extent)) {
+    ++counters_.buffer_hits;
+    if (streamed) slide_read_ahead(extent.end, now);
+    return complete_over_link(command, now, to_bytes(command.request.sectors));
+  }
+  queue_.push_back(command);
+}
+
+void Hdd::accept_write(const Command& command) {
+  const Extent extent = extent_of(command.request);
+  read_cache_.invalidate(extent);
+  if (!parameters_.write_cache || command.request.fua) {
+    queue_.push_back(command);
+    return;
+  }
+  const bool fits = dirty_.bytes() + to_bytes(dirty_.missing(extent)) <= parameters_.cache;
+  if (!blocked_writes_.empty() || !fits) {
+    blocked_writes_.push_back(command);
+    return;
+  }
+  cache_write(command, command.arrival);
+}
+
+// ATA FLUSH CACHE is not queued: what came before is finished first, what comes after waits.
+void Hdd::accept_flush(const Command& command) {
+  flush_ = command;
+  finish_flush(command.arrival);
+}
+
+void Hdd::cache_write(const Command& command, Nanos when) {
+  const Extent extent = extent_of(command.request);
+  dirty_.insert(extent);
+  if (read_ahead_ && Extent{read_ahead_holds(when).begin, read_ahead_->limit}.overlaps(extent)) {
+    stop_read_ahead(when);
+    read_cache_.invalidate(extent);
+  }
+  complete_over_link(command, when, to_bytes(command.request.sectors));
+}
+
+// Replays every decision of the arm that was due by now.
+void Hdd::advance(Nanos now) {
+  while (step(now)) {
+  }
+}
+
+bool Hdd::step(Nanos now) {
+  if (destage_ && destage_->end <= now) {
+    finish_destage(destage_->end);
+    return true;
+  }
+  if (destage_) return false;
+  const std::optional<Nanos> queued = queue_start();
+  const std::optional<Nanos> destage = destage_start();
+  // The host's commands come first, but a cache that presses gets every second turn, or waiting
+  // writes would starve behind a queue of reads.
+  const bool turn = destage_presses() && !destaged_last_;
+  const bool take_destage =
+      destage && (!queued || *destage < *queued || (*destage == *queued && turn));
+  const std::optional<Nanos> start = take_destage ? destage : queued;
+  if (!start || *start > now) return false;
+  destaged_last_ = take_destage;
+  if (take_destage) {
+    start_destage(*start);
+  } else {
+    serve_queue(*start);
+    finish_flush(*start);
+  }
+  return true;
+}
+
+std::optional<Nanos> Hdd::queue_start() const {
+  if (queue_.empty()) return std::nullopt;
+  return std::max(arm_free_, queue_.front().arrival);
+}
+
+bool Hdd::destage_presses() const {
+  return flush_ || !blocked_writes_.empty() || 4 * dirty_.bytes() >= 3 * parameters_.cache;
+}
+
+std::optional<Nanos> Hdd::destage_start() const {
+  if (dirty_.empty()) return std::nullopt;
+  if (destage_presses()) return std::max(arm_free_, changed_at_);
+  return std::max({arm_free_, changed_at_, quiet_since_ + parameters_.destage_idle});
+}
+
+void Hdd::serve_queue(Nanos start) {
+  std::vector<Queued> arrived;
+  for (const Command& c : queue_) {
+    if (c.arrival > start || arrived.size() == parameters_.queue_depth) break;
+    arrived.push_back({c.request.lba, c.request.sectors, c.request.op == Op::write, c.arrival});
+  }
+  const std::size_t chosen = scheduler_->choose({arrived, head_at(start), start, mechanics_});
+  FLASHLAB_CHECK(chosen < arrived.size());
+  const Command command = queue_[chosen];
+  queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  if (command.request.op == Op::read) {
+    serve_read(command, start);
+  } else {
+    serve_write(command, start);
+  }
+  quiet_since_ = std::max(quiet_since_, arm_free_);
+}
+
+void Hdd::serve_read(const Command& command, Nanos start) {
+  if (follow_read_ahead(command, start)) return;
+  const Extent extent = extent_of(command.request);
+  const MediaAccess access = move(start, extent, false);
+  ++counters_.media_reads;
+  counters_.media_read_bytes += to_bytes(extent.length());
+  read_ahead_ = ReadAhead{extent.begin, extent.end, access.end, extent.end};
+  slide_read_ahead(extent.end, start);
+  complete_from_media(command, access.end);
+}
+
+// The read-ahead is on its way and may pass the wanted sectors before the arm could be placed anew:
+// then the drive just waits for it.
+bool Hdd::follow_read_ahead(const Command& command, Nanos start) {
+  if (!read_ahead_) return false;
+  const Extent extent = extent_of(command.request);
+  ReadAhead& ahead = *read_ahead_;
+  const bool running = read_ahead_at(start) < ahead.limit;
+  const Lba last = running ? ahead.limit : Lba{-1};
+  if (extent.begin < read_ahead_holds(start).begin || extent.begin > last) return false;
+  const Nanos swept = extent.end <= ahead.origin ? ahead.begin
+                                                 : mechanics_.stream_end(ahead.begin, ahead.origin,
+                                                                         extent.end - ahead.origin);
+  const Nanos passed = std::max(start, swept);
+  const Nanos placed =
+      mechanics_.access(head_at(start), start, extent.begin, extent.length(), false).end;
+  if (placed < passed) return false;
+  ++counters_.stream_hits;
+  slide_read_ahead(extent.end, start);
+  if (extent.end > ahead.origin) {
+    ahead.origin = extent.end;
+    ahead.begin = swept;
+  }
+  arm_free_ = passed;
+  complete_from_media(command, passed);
+  return true;
+}
+
+void Hdd::serve_write(const Command& command, Nanos start) {
+  const Extent extent = extent_of(command.request);
+  const MediaAccess access = move(start, extent, true);
+  ++counters_.media_writes;
+  counters_.media_write_bytes += to_bytes(extent.length());
+  finish(command.tag, access.end);
+}
+
+void Hdd::start_destage(Nanos start) {
+  const Lba here =
+      read_ahead_ ? read_ahead_at(start) : mechanics_.geometry().first_lba(head_at(start).track);
+  // At most one track at a time, so that a command never waits for a whole cache.
+  const std::int64_t track = mechanics_.geometry().locate(here).sectors_per_track;
+  const std::optional<Extent> extent = dirty_.take(here, Sectors{track});
+  FLASHLAB_CHECK(extent.has_value());
+  const MediaAccess access = move(start, *extent, true);
+  ++counters_.media_writes;
+  counters_.media_write_bytes += to_bytes(extent->length());
+  destage_ = Destage{*extent, access.end};
+}
+
+void Hdd::finish_destage(Nanos now) {
+  destage_.reset();
+  admit_blocked_writes(now);
+  finish_flush(now);
+}
+
+void Hdd::admit_blocked_writes(Nanos when) {
+  while (!blocked_writes_.empty()) {
+    const Command& next = blocked_writes_.front();
+    const Extent extent = extent_of(next.request);
+    if (dirty_.bytes() + to_bytes(dirty_.missing(extent)) > parameters_.cache) return;
+    cache_write(next, std::max(when, next.arrival));
+    blocked_writes_.pop_front();
+  }
+}
+
+void Hdd::finish_flush(Nanos now) {
+  if (!flush_ || !queue_.empty() || !blocked_writes_.empty() || !dirty_.empty() || destage_) return;
+  const Nanos end = std::max({now, flush_->arrival, arm_free_});
+  finish(flush_->tag, end);
+  flush_.reset();
+  changed_at_ = std::max(changed_at_, end);
+  while (!held_.empty() && !flush_) {
+    Command next = held_.front();
+    held_.pop_front();
+    next.arrival = std::max(next.arrival, end);
+    accept(next);
+  }
+}
+
+MediaAccess Hdd::move(Nanos start, const Extent& extent, bool write) {
+  stop_read_ahead(start);
+  const MediaAccess access = mechanics_.access(head_, start, extent.begin, extent.length(), write);
+  counters_.positioning += access.begin - start;
+  counters_.transferring += access.end - access.begin;
+  const Lba last = extent.begin + (extent.length() - Sectors{1});
+  head_ = {mechanics_.geometry().locate(last).track, access.end};
+  arm_free_ = access.end;
+  return access;
+}
+
+Lba Hdd::read_ahead_at(Nanos when) const {
+  if (when < read_ahead_->begin) return read_ahead_->first;  // the access is still under way
+  return mechanics_.stream_reached(read_ahead_->begin, read_ahead_->origin, when,
+                                   read_ahead_->limit);
+}
+
+// What is left in the segment, a ring, of all that has passed under the head.
+Extent Hdd::read_ahead_holds(Nanos when) const {
+  const Lba reached = read_ahead_at(when);
+  const Lba oldest{reached.index() - segment().count()};
+  return {std::max(read_ahead_->first, oldest), reached};
+}
+
+// The host has consumed up to `host_reached`: there is room for one more segment behind that. A
+// read-ahead that has already filled its segment has stopped, and only a new access starts it.
+void Hdd::slide_read_ahead(Lba host_reached, Nanos when) {
+  ReadAhead& ahead = *read_ahead_;
+  const bool stopped = ahead.limit > ahead.origin && read_ahead_at(when) >= ahead.limit;
+  if (stopped) return;
+  ahead.limit = std::max(ahead.limit, std::min(host_reached + segment(), to_lba(capacity())));
+}
+
+Sectors Hdd::segment() const { return to_sectors(parameters_.cache / parameters_.read_segments); }
+
+HeadState Hdd::head_at(Nanos when) const {
+  if (!read_ahead_) return head_;
+  const Lba last = std::max(read_ahead_->first, Lba{read_ahead_at(when).index() - 1});
+  return {mechanics_.geometry().locate(last).track, when};
+}
+
+void Hdd::stop_read_ahead(Nanos when) {
+  if (!read_ahead_) return;
+  head_ = head_at(when);
+  read_cache_.keep(read_ahead_holds(when));
+  read_ahead_.reset();
+}
+
+void Hdd::complete_from_media(const Command& command, Nanos end) {
+  complete_over_link(command, end, std::min(to_bytes(command.request.sectors), kLinkChunk));
+}
+
+void Hdd::complete_over_link(const Command& command, Nanos ready, Bytes bytes) {
+  link_free_ = std::max(ready, link_free_) + transfer_time(bytes, parameters_.link_rate);
+  finish(command.tag, link_free_);
+}
+
+void Hdd::finish(Tag tag, Nanos when) { host_.done(tag, when); }
+
+// Only what a host can be waiting for needs a wake-up: queued commands, blocked writes, a flush.
+// Idle destaging is replayed by the next call, whenever that comes.
+void Hdd::ask_for_wake() {
+  if (destage_ && (!blocked_writes_.empty() || flush_ || !queue_.empty())) {
+    host_.wake_at(destage_->end);
+  } else if (const std::optional<Nanos> queued = queue_start()) {
+    host_.wake_at(*queued);
+  } else if (flush_ || !blocked_writes_.empty()) {
+    if (const std::optional<Nanos> due = destage_start()) host_.wake_at(*due);
+  }
+}
+
+}  // namespace flashlab::disk

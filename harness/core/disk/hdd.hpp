@@ -1,0 +1,132 @@
+// A hard disk: one arm, spinning platters, a track buffer with read-ahead, a write cache, a queue.
+//
+// What is modelled, and from where, is in docs/architecture.md; how far it can be trusted in
+// docs/validation.md. The arm is the only resource that operations compete for, the host link the
+// second. Everything happens on the model's own timeline (base/device.hpp): `advance` replays all
+// decisions that the arm took up to now, each at the time at which it was due.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/device.hpp"
+#include "disk/dirty_set.hpp"
+#include "disk/mechanics.hpp"
+#include "disk/policy/scheduler.hpp"
+#include "disk/read_cache.hpp"
+
+namespace flashlab::disk {
+
+struct HddParameters {
+  GeometryParameters geometry;
+  SeekParameters seek;
+  BytesPerSecond link_rate;
+  Nanos command_overhead;  // controller time of every command, before it can be served
+  Bytes cache;             // read segments and write cache share it
+  std::int64_t read_segments = 0;
+  bool write_cache = true;
+  Nanos destage_idle;  // quiet time after which dirty data is written back
+  std::uint32_t queue_depth = 1;
+  std::string scheduler = "fcfs";
+  Nanos start_angle;  // phase of the platter at time 0: what repetitions vary
+};
+
+struct HddCounters {
+  DeviceCounters device;
+  std::uint64_t buffer_hits = 0;  // reads served without moving the arm
+  std::uint64_t stream_hits = 0;  // reads that the running read-ahead reached
+  std::uint64_t media_reads = 0;
+  std::uint64_t media_writes = 0;
+  Bytes media_read_bytes;  // without what was read ahead
+  Bytes media_write_bytes;
+  Nanos positioning;  // seek, settle and rotation
+  Nanos transferring;
+};
+
+class Hdd final : public DeviceModel {
+ public:
+  // Throws OperatingError for parameters that no drive can have.
+  Hdd(const HddParameters& parameters, Host& host);
+
+  void submit(Tag tag, const Request& request, Nanos now) override;
+  void wake(Nanos now) override;
+  [[nodiscard]] Bytes capacity() const override { return mechanics_.geometry().capacity(); }
+  [[nodiscard]] bool rotational() const override { return true; }
+  [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
+  [[nodiscard]] const HddCounters& counters() const { return counters_; }
+  [[nodiscard]] const Mechanics& mechanics() const { return mechanics_; }
+
+ private:
+  struct Command {
+    Tag tag = 0;
+    Request request;
+    Nanos arrival;
+  };
+  // The head reads on behind the last request until the segment is full or a command needs the arm.
+  struct ReadAhead {
+    Lba first;   // where it began
+    Lba origin;  // under the head at `begin`: moves along, so that no question starts at `first`
+    Nanos begin;
+    Lba limit;  // the segment is full there
+  };
+  struct Destage {
+    Extent extent;
+    Nanos end;
+  };
+
+  void accept(const Command& command);
+  void accept_read(const Command& command);
+  void accept_write(const Command& command);
+  void accept_flush(const Command& command);
+  void advance(Nanos now);
+  bool step(Nanos now);
+  void finish_destage(Nanos now);
+  void admit_blocked_writes(Nanos when);
+  void finish_flush(Nanos now);
+  [[nodiscard]] std::optional<Nanos> queue_start() const;
+  [[nodiscard]] std::optional<Nanos> destage_start() const;
+  [[nodiscard]] bool destage_presses() const;
+  void serve_queue(Nanos start);
+  void serve_read(const Command& command, Nanos start);
+  void serve_write(const Command& command, Nanos start);
+  void start_destage(Nanos start);
+  bool follow_read_ahead(const Command& command, Nanos start);
+  void stop_read_ahead(Nanos when);
+  [[nodiscard]] Lba read_ahead_at(Nanos when) const;
+  [[nodiscard]] Extent read_ahead_holds(Nanos when) const;
+  void slide_read_ahead(Lba host_reached, Nanos when);
+  [[nodiscard]] Sectors segment() const;
+  [[nodiscard]] HeadState head_at(Nanos when) const;
+  MediaAccess move(Nanos start, const Extent& extent, bool write);
+  void cache_write(const Command& command, Nanos when);
+  void complete_from_media(const Command& command, Nanos end);
+  void complete_over_link(const Command& command, Nanos ready, Bytes bytes);
+  void finish(Tag tag, Nanos when);
+  void ask_for_wake();
+
+  HddParameters parameters_;
+  Mechanics mechanics_;
+  std::unique_ptr<Scheduler> scheduler_;
+  Host& host_;
+  HddCounters counters_;
+
+  HeadState head_;
+  Nanos arm_free_;
+  Nanos link_free_;
+  Nanos quiet_since_;  // last time that a host command used the arm or arrived for it
+  Nanos changed_at_;   // last submission: no decision may lie before what it has changed
+  bool destaged_last_ = false;
+  std::vector<Command> queue_;  // by arrival
+  std::deque<Command> blocked_writes_;
+  std::optional<Command> flush_;
+  std::deque<Command> held_;  // behind a flush
+  ReadCache read_cache_;
+  std::optional<ReadAhead> read_ahead_;
+  DirtySet dirty_;
+  std::optional<Destage> destage_;
+};
+
+}  // namespace flashlab::disk

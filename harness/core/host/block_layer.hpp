@@ -1,0 +1,63 @@
+// The host between an application's I/O and the device: splitting, scheduling, the queue's depth.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/device.hpp"
+#include "host/policy/io_scheduler.hpp"
+
+namespace flashlab::host {
+
+struct HostParameters {
+  std::int64_t cores = 1;
+  Nanos submit_cpu;    // system call, block layer and driver, per transfer
+  Nanos complete_cpu;  // interrupt and wake-up, per transfer
+  Bytes max_request;   // larger transfers are split
+  std::string io_scheduler = "none";
+};
+
+// What a block layer tells the application above it, and asks of the clock.
+class BlockLayerUser {
+ public:
+  virtual void io_done(std::uint32_t io, Nanos now) = 0;
+  virtual void scheduler_timer_at(Nanos when) = 0;
+
+ protected:
+  ~BlockLayerUser() = default;
+};
+
+class BlockLayer {
+ public:
+  BlockLayer(const HostParameters& parameters, DeviceModel& device, BlockLayerUser& up);
+
+  // `io` names the transfer; it comes back in io_done when all parts have completed.
+  void submit(std::uint32_t user, std::uint32_t io, const Request& request, Nanos now);
+  // A request that was dispatched under `tag` has completed, now.
+  void request_done(Tag tag, Nanos now);
+  void timer(Nanos now) { dispatch(now); }
+
+  // Time during which at least one request was in the device (io_ticks of /proc/diskstats).
+  [[nodiscard]] Nanos device_busy() const { return busy_; }
+  [[nodiscard]] std::uint64_t requests() const { return requests_; }
+
+ private:
+  void dispatch(Nanos now);
+  Tag take_tag(const BlockRequest& request);
+
+  HostParameters parameters_;
+  DeviceModel& device_;
+  BlockLayerUser& up_;
+  std::unique_ptr<IoScheduler> scheduler_;
+  std::vector<std::uint32_t> parts_left_;  // by io
+  std::vector<BlockRequest> in_flight_;    // by tag
+  std::vector<Tag> free_tags_;
+  Nanos busy_;
+  Nanos busy_since_;
+  std::uint64_t requests_ = 0;
+};
+
+}  // namespace flashlab::host

@@ -1,0 +1,94 @@
+// What a join is asked to do, and what it reports. Plain data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/device.hpp"
+#include "base/units.hpp"
+
+namespace flashlab::join {
+
+enum class Algorithm : std::uint8_t { grace, hybrid };
+
+// CPU time per record, for clocks that do not see it (io::Channel::compute).
+struct CpuCosts {
+  Nanos partition;  // hash, copy to a write buffer
+  Nanos build;      // hash, insert
+  Nanos probe;      // hash, look up
+  Nanos match;      // per pair found
+};
+
+struct JoinSpec {
+  Algorithm algorithm = Algorithm::grace;
+  Bytes read_buffer;    // a build partition must fit; holds it in the join phase
+  Bytes write_buffer;   // the unit in which partitions are written and read back
+  Bytes input_io;       // the unit in which the inputs are read
+  Bytes memory_budget;  // for all buffers of one user; 0: as much as the plan wants
+  std::uint32_t queue_depth =
+      1;  // transfers in flight per user; 1 is the paper's synchronous engine
+  std::uint64_t hash_seed = 0;
+  CpuCosts cpu;
+  bool trace = false;
+};
+
+// `records` consecutive records from `offset`.
+struct Relation {
+  Bytes offset;
+  std::int64_t records = 0;
+};
+
+// [begin, end): the space that a user's partitions are written to.
+struct Scratch {
+  Bytes begin;
+  Bytes end;
+};
+
+struct UserJob {
+  Relation build;  // the smaller input by intent; each pair of partitions decides anew
+  Relation probe;
+  Scratch scratch;
+};
+
+enum class Phase : std::uint8_t { partition, join, repartition };
+inline constexpr std::size_t kPhases = 3;
+
+struct IoCounts {
+  std::uint64_t ios = 0;
+  Bytes bytes;
+  // [i]: transfers of [2^i, 2^(i+1)) bytes.
+  std::array<std::uint64_t, 32> by_size{};
+  // Distance from the end of the user's previous transfer. [0]: none, sequential;
+  // [i]: [2^(i-1), 2^i) sectors, forwards or backwards.
+  std::array<std::uint64_t, 48> by_seek{};
+};
+
+struct TraceRow {
+  Nanos submitted;
+  Nanos completed;
+  Lba lba;
+  Bytes bytes;
+  std::uint32_t user = 0;
+  Op op = Op::read;
+  Phase phase = Phase::partition;
+};
+
+struct UserResult {
+  std::uint64_t matches = 0;
+  std::uint64_t checksum = 0;  // sum of match_checksum over all matches, modulo 2^64
+  Nanos partition;             // phase times; repartitioning is a part of the join phase, too
+  Nanos join;
+  Nanos repartition;
+  Nanos elapsed;
+  std::int64_t partitions = 0;
+  std::int64_t role_reversals = 0;    // pairs whose build side came from the probe input
+  std::int64_t overflows = 0;         // pairs that had to be partitioned again
+  std::int64_t nested_loops = 0;      // pairs joined block by block, since no hash can split them
+  std::int64_t resident_records = 0;  // build records that the hybrid join never wrote
+  Bytes memory;                       // all buffers and the hash table
+  std::array<std::array<IoCounts, 2>, kPhases> io;  // [phase][read, write]
+  std::vector<TraceRow> trace;
+};
+
+}  // namespace flashlab::join

@@ -1,0 +1,1 @@
+"""Devices: profiles of modelled ones, and the rules for touching real ones."""

@@ -1,0 +1,68 @@
+"""What a measured result depends on besides its parameters: this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def machine() -> dict[str, str]:
+    """Kernel, CPU model and number of CPUs."""
+    return {
+        "kernel": platform.release(),
+        "cpu": _cpu_model(),
+        "cpus": str(os.cpu_count()),
+    }
+
+
+def storage_of(path: Path) -> dict[str, str]:
+    """The block device below a file or device: name, model, rotational, file system."""
+    info = path.stat()
+    number = info.st_rdev or info.st_dev
+    sysfs = Path("/sys/dev/block") / f"{os.major(number)}:{os.minor(number)}"
+    disk = sysfs.resolve()
+    if (disk / "partition").exists():
+        disk = disk.parent
+    return {
+        "block_device": disk.name if sysfs.exists() else "none",
+        "model": _read(disk / "device" / "model") or "unknown",
+        "serial_digest": _digest_of_text(_read(disk / "device" / "serial") or ""),
+        "rotational": _read(disk / "queue" / "rotational") or "unknown",
+        "file_system": _file_system(number),
+    }
+
+
+def digest(facts: Mapping[str, str]) -> str:
+    """SHA-256 (hex) of a fingerprint."""
+    return _digest_of_text(json.dumps(dict(facts), sort_keys=True))
+
+
+def _digest_of_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _cpu_model() -> str:
+    for line in (_read(Path("/proc/cpuinfo")) or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _file_system(device: int) -> str:
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in (_read(Path("/proc/self/mountinfo")) or "").splitlines():
+        fields = line.split()
+        if fields[2] == wanted:
+            return fields[fields.index("-") + 1]
+    return "none"
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

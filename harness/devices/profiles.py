@@ -1,0 +1,310 @@
+"""Profiles: what is known of a drive or a machine, and how it is known.
+
+Every number says where it comes from: `source` (a document), `prior` (common knowledge, no document
+at hand) or `fitted` (to what). A profile that cannot say so is refused, as is one with an unknown
+key, a missing unit or a geometry that no device can have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+
+from harness import _core
+from harness.errors import BadParameter, BadProfile, UnknownName
+from harness.units import parse_bytes, parse_count, parse_rate, parse_rpm, parse_time
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Provenance(_Strict):
+    source: str | None = None
+    prior: str | None = None
+    fitted: str | None = None
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        given = [name for name in ("source", "prior", "fitted") if getattr(self, name)]
+        if len(given) != 1:
+            raise ValueError(
+                "exactly one of source, prior, fitted must say where the value is from"
+            )
+        return self
+
+    @property
+    def origin(self) -> str:
+        """'source', 'prior' or 'fitted'."""
+        return next(name for name in ("source", "prior", "fitted") if getattr(self, name))
+
+    @property
+    def reason(self) -> str:
+        """The text behind the origin."""
+        return str(getattr(self, self.origin))
+
+
+def _validator(parse: Callable[[object], int]) -> BeforeValidator:
+    def check(value: object) -> int:
+        try:
+            return parse(value)
+        except BadParameter as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(check)
+
+
+class Size(_Provenance):
+    """Bytes."""
+
+    suffix: ClassVar[str] = "_bytes"
+    value: Annotated[int, _validator(parse_bytes)]
+
+
+class Rate(_Provenance):
+    """Bytes per second."""
+
+    suffix: ClassVar[str] = "_bytes_per_s"
+    value: Annotated[int, _validator(parse_rate)]
+
+
+class Time(_Provenance):
+    """Nanoseconds."""
+
+    suffix: ClassVar[str] = "_ns"
+    value: Annotated[int, _validator(parse_time)]
+
+
+class Rotation(_Provenance):
+    """Revolutions per minute."""
+
+    suffix: ClassVar[str] = ""
+    value: Annotated[int, _validator(parse_rpm)]
+
+
+class Count(_Provenance):
+    """A whole number."""
+
+    suffix: ClassVar[str] = ""
+    value: Annotated[int, _validator(parse_count)]
+
+
+class Name(_Provenance):
+    """A policy's name."""
+
+    suffix: ClassVar[str] = ""
+    value: str
+
+
+class Switch(_Provenance):
+    """On or off."""
+
+    suffix: ClassVar[str] = ""
+    value: bool
+
+
+class _Parameters(_Strict):
+    def core_arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the core's parameter class: names with units, plain values."""
+        fields = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return {name + value.suffix: value.value for name, value in fields}
+
+
+class HddParameters(_Parameters):
+    """A hard disk; see harness/core/disk/hdd.hpp for what each one does."""
+
+    capacity: Size
+    rpm: Rotation
+    heads: Count
+    zones: Count
+    outer_rate: Rate
+    inner_rate: Rate
+    head_switch: Time
+    track_to_track_seek: Time
+    average_seek: Time
+    full_stroke_seek: Time
+    write_settle: Time
+    link_rate: Rate
+    command_overhead: Time
+    cache: Size
+    read_segments: Count
+    write_cache: Switch
+    destage_idle: Time
+    queue_depth: Count
+    scheduler: Name
+
+
+class SsdParameters(_Parameters):
+    """A flash drive; see harness/core/flash/ssd.hpp for what each one does."""
+
+    capacity: Size
+    page: Size
+    channels: Count
+    dies_per_channel: Count
+    read_page: Time
+    program_page: Time
+    channel_rate: Rate
+    link_rate: Rate
+    command_time: Time
+    write_latency: Time
+    write_buffer: Size
+    queue_depth: Count
+
+
+class HostParameters(_Parameters):
+    """The machine above the device; see harness/core/host/block_layer.hpp."""
+
+    cores: Count
+    submit_cpu: Time
+    complete_cpu: Time
+    max_request: Size
+    io_scheduler: Name
+
+
+class JoinCpu(_Parameters):
+    """CPU time per record of the join engine on this machine."""
+
+    partition_cpu: Time
+    build_cpu: Time
+    probe_cpu: Time
+    match_cpu: Time
+
+
+class _Profile(_Strict):
+    title: str
+    note: str = ""
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of the values, without the texts: what a result depends on."""
+        values = self.model_dump(exclude={"title", "note"})
+        text = json.dumps(_without_origins(values), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class HddProfile(_Profile):
+    """A hard disk."""
+
+    kind: Literal["hdd"]
+    parameters: HddParameters
+
+    def to_core(self, *, start_angle_ns: int = 0) -> _core.HddParameters:
+        """The core's parameters; `start_angle_ns` turns the platters at time 0."""
+        arguments = self.parameters.core_arguments()
+        return _core.HddParameters(**arguments, start_angle_ns=start_angle_ns)
+
+
+class SsdProfile(_Profile):
+    """A flash drive."""
+
+    kind: Literal["ssd"]
+    parameters: SsdParameters
+
+    def to_core(self) -> _core.SsdParameters:
+        """The core's parameters."""
+        return _core.SsdParameters(**self.parameters.core_arguments())
+
+
+class HostProfile(_Profile):
+    """A machine: cores, kernel costs, CPU time per record."""
+
+    kind: Literal["host"]
+    parameters: HostParameters
+    join_cpu: JoinCpu
+
+    def to_core(self) -> _core.HostParameters:
+        """The core's parameters."""
+        return _core.HostParameters(**self.parameters.core_arguments())
+
+
+DeviceProfile = HddProfile | SsdProfile
+_P = TypeVar("_P", bound=BaseModel)
+_D = TypeVar("_D", HddProfile, SsdProfile)
+
+
+def _without_origins(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    if "value" in node:
+        return node["value"]
+    return {key: _without_origins(child) for key, child in node.items()}
+
+
+def list_profiles(folder: Path) -> list[str]:
+    """Names of the profiles in a folder, sorted."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def load_device(
+    folder: Path, name: str, overrides: Mapping[str, str] | None = None
+) -> DeviceProfile:
+    """The device profile `name` of a folder, or the one at the path `name` if it ends in .yaml.
+
+    `overrides` replaces parameters by name, with values as they would stand in the file. Raises
+    UnknownName, BadProfile (with the file and the key), or BadParameter for an override that the
+    profile has no parameter for.
+    """
+    path, data = _read(folder, name, "profile")
+    for parameter, value in (overrides or {}).items():
+        _override(path, data, parameter, value)
+    kind = data.get("kind")
+    if kind == "hdd":
+        return _check_geometry(path, _validate(path, HddProfile, data))
+    if kind == "ssd":
+        return _check_geometry(path, _validate(path, SsdProfile, data))
+    raise BadProfile(str(path), f"kind: {kind!r} is not a device; known: hdd, ssd")
+
+
+def load_host(folder: Path, name: str, overrides: Mapping[str, str] | None = None) -> HostProfile:
+    """The host profile `name`; overrides and errors as in `load_device`."""
+    path, data = _read(folder / "hosts", name, "host profile")
+    for parameter, value in (overrides or {}).items():
+        _override(path, data, parameter, value)
+    return _validate(path, HostProfile, data)
+
+
+def _read(folder: Path, name: str, what: str) -> tuple[Path, dict[str, Any]]:
+    path = Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
+    if not path.is_file():
+        raise UnknownName(what, name, list_profiles(folder))
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadProfile(str(path), " ".join(f"not YAML: {error}".split())) from error
+    if not isinstance(data, dict):
+        raise BadProfile(str(path), "is not a mapping of keys to values")
+    return path, data
+
+
+def _override(path: Path, data: dict[str, Any], parameter: str, value: str) -> None:
+    for section in ("parameters", "join_cpu"):
+        table = data.get(section)
+        if isinstance(table, dict) and parameter in table:
+            table[parameter] = {"value": yaml.safe_load(value), "prior": "set on the command line"}
+            return
+    known = [*data.get("parameters", {}), *data.get("join_cpu", {})]
+    raise UnknownName(f"parameter of profile {path.stem}", parameter, known)
+
+
+def _validate(path: Path, model: type[_P], data: dict[str, Any]) -> _P:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "profile"
+        message = first["msg"].removeprefix("Value error, ")
+        raise BadProfile(str(path), f"{key}: {message}") from error
+
+
+def _check_geometry(path: Path, profile: _D) -> _D:
+    """Builds the device once: the core knows which geometries are impossible."""
+    try:
+        _core.capacity_bytes(profile.to_core())
+    except BadParameter as error:
+        raise BadProfile(str(path), str(error)) from error
+    return profile

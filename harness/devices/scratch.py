@@ -1,0 +1,216 @@
+"""Files and loop devices that an experiment may overwrite: found to be ours, or refused.
+
+Fail closed. A target is used only if this program has made it (a new file), or if it carries this
+program's marker, or if it is a loop device with nothing at all on it. Everything else, whatever the
+permissions allow, is somebody's data. Drives are not accepted here.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.errors import DiskFull, TargetError
+from harness.units import format_bytes
+
+HEADER_BYTES: Final = 1 << 20
+"""What lies before this offset on a target belongs to the harness."""
+
+MARKER: Final = b"FLASHLAB SCRATCH: everything on this device may be overwritten\n"
+
+# Every file system, RAID, LVM and partition table signature lies in one of these.
+_SIGNATURE_BYTES: Final = 1 << 20
+_SPARE_BYTES: Final = 64 << 20
+_LOOP_MAJOR: Final = 7
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A target that may be overwritten from HEADER_BYTES to `size_bytes`."""
+
+    path: Path
+    size_bytes: int
+
+
+def check(path: Path, needed_bytes: int) -> None:
+    """Raises TargetError or DiskFull, with the reason, unless `path` may be used.
+
+    Writes nothing.
+    """
+    if path.is_symlink() or path.exists():
+        _check_existing(path.resolve(), needed_bytes)
+    else:
+        _check_new(path, needed_bytes)
+
+
+@contextmanager
+def use(path: Path, needed_bytes: int) -> Iterator[Scratch]:
+    """The target: checked, marked, of at least the needed size. A new file is deleted afterwards.
+
+    Raises TargetError or DiskFull, and then leaves nothing behind.
+    """
+    check(path, needed_bytes)
+    real = path.resolve()
+    if real.exists() and stat.S_ISBLK(real.stat().st_mode):
+        _mark(real)
+        yield Scratch(real, _device_bytes(real))
+        return
+    if real.exists():
+        real.unlink()  # our own, left by a run that was killed
+    _create(real, needed_bytes)
+    try:
+        yield Scratch(real, needed_bytes)
+    finally:
+        real.unlink(missing_ok=True)
+
+
+def _check_new(path: Path, needed_bytes: int) -> None:
+    parent = path.parent
+    if not parent.is_dir():
+        raise TargetError(f"{path}: there is no folder {parent}: create it or choose another path")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise TargetError(f"{path}: {parent} is not writable: choose another path")
+    free = os.statvfs(parent)
+    free_bytes = free.f_bavail * free.f_frsize
+    if free.f_flag & os.ST_RDONLY:
+        raise TargetError(f"{path}: {parent} is mounted read-only: choose another path")
+    if free_bytes < needed_bytes + _SPARE_BYTES:
+        raise DiskFull(
+            f"{path}: the experiment needs {format_bytes(needed_bytes)}, "
+            f"{format_bytes(free_bytes)} are free: free some, or choose a smaller --scale"
+        )
+
+
+def _check_existing(path: Path, needed_bytes: int) -> None:
+    try:
+        info = path.stat()
+    except OSError as error:
+        raise TargetError(f"{path}: {error.strerror}") from error
+    if stat.S_ISDIR(info.st_mode):
+        raise TargetError(f"{path} is a directory: give the path of a file to make in it")
+    if stat.S_ISREG(info.st_mode):
+        _check_existing_file(path, needed_bytes)
+    elif stat.S_ISBLK(info.st_mode):
+        _check_loop_device(path, info, needed_bytes)
+    else:
+        raise TargetError(f"{path} is neither a file nor a block device")
+
+
+def _check_existing_file(path: Path, needed_bytes: int) -> None:
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise TargetError(f"{path} is not writable: choose another path")
+    if loop := _loop_over(path):
+        raise TargetError(f"{path} is the backing file of {loop}: choose another path")
+    if _is_swap(path):
+        raise TargetError(f"{path} is a swap file: choose another path")
+    with path.open("rb") as file:
+        if file.read(len(MARKER)) != MARKER:
+            raise TargetError(
+                f"{path} exists and was not made by this program: choose a path that does not "
+                "exist yet (nothing was changed)"
+            )
+    _check_new(path, max(needed_bytes - path.stat().st_blocks * 512, 0))
+
+
+def _check_loop_device(path: Path, info: os.stat_result, needed_bytes: int) -> None:
+    if os.major(info.st_rdev) != _LOOP_MAJOR:
+        raise TargetError(f"{path} is a drive: only files and loop devices can be used here")
+    sysfs = Path("/sys/dev/block") / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
+    if where := _mounted_at(sysfs, info):
+        raise TargetError(f"{path} is mounted at {where}: unmount it first")
+    if _is_swap(path):
+        raise TargetError(f"{path} is used as swap: switch that off first")
+    if any((sysfs / "holders").glob("*")) or any(sysfs.glob(f"{path.name}p*")):
+        raise TargetError(f"{path} is held by another device or has partitions: choose another")
+    if (sysfs / "ro").read_text().strip() != "0" or not os.access(path, os.R_OK | os.W_OK):
+        raise TargetError(f"{path} is not writable: set it up without --read-only, or be root")
+    size_bytes = _device_bytes(path)
+    if size_bytes < needed_bytes:
+        raise TargetError(
+            f"{path} holds {format_bytes(size_bytes)}, the experiment needs "
+            f"{format_bytes(needed_bytes)}: choose a larger one, or a smaller --scale"
+        )
+    if not _is_ours_or_blank(path, size_bytes):
+        raise TargetError(
+            f"{path} is not blank and does not carry this program's marker: if nothing on it is "
+            f"needed, clear it yourself (wipefs -a, then blkdiscard -z) and run again"
+        )
+
+
+def _is_ours_or_blank(path: Path, size_bytes: int) -> bool:
+    with path.open("rb") as device:
+        head = device.read(_SIGNATURE_BYTES)
+        device.seek(max(size_bytes - _SIGNATURE_BYTES, 0))
+        tail = device.read(_SIGNATURE_BYTES)
+    return head.startswith(MARKER) or not (any(head) or any(tail))
+
+
+def _mounted_at(sysfs: Path, info: os.stat_result) -> str | None:
+    numbers = {f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"}
+    numbers |= {(child / "dev").read_text().strip() for child in sysfs.glob("*p[0-9]*")}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        if fields[2] in numbers:
+            return fields[4]
+    return None
+
+
+def _is_swap(path: Path) -> bool:
+    lines = Path("/proc/swaps").read_text().splitlines()[1:]
+    return any(line.split()[0] == str(path) for line in lines if line)
+
+
+def _loop_over(path: Path) -> str | None:
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):
+            if backing.read_text().rstrip("\n") == str(path):
+                return f"/dev/{backing.parts[3]}"
+    return None
+
+
+def _device_bytes(path: Path) -> int:
+    with path.open("rb") as device:
+        return device.seek(0, os.SEEK_END)
+
+
+def _create(path: Path, size_bytes: int) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise TargetError(f"{path}: cannot be made: {error.strerror}") from error
+    try:
+        os.posix_fallocate(fd, 0, size_bytes)
+        os.pwrite(fd, _header(), 0)
+        os.fsync(fd)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DiskFull(
+                f"{path}: no space for {format_bytes(size_bytes)}: free some, or choose a smaller "
+                "--scale"
+            ) from error
+        raise TargetError(f"{path}: {error.strerror}") from error
+    finally:
+        os.close(fd)
+
+
+def _mark(device: Path) -> None:
+    fd = os.open(device, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
+    try:
+        os.pwrite(fd, _header(), 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _header() -> bytes:
+    text = MARKER + json.dumps({"format": 1, "pid": os.getpid()}).encode() + b"\n"
+    return text.ljust(4096, b"\0")

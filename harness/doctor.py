@@ -1,0 +1,77 @@
+"""What each tier needs of a machine, what is missing, and the one command that installs it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from harness import _core
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a tier needs: how to see that it is there, and the Debian package of it."""
+
+    tier: str
+    name: str
+    purpose: str
+    present: Callable[[], bool]
+    package: str
+
+
+def _program(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name, path=f"{Path(sys.executable).parent}:{_PATH}") is not None
+
+
+def _postgres() -> bool:
+    return any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or _program("initdb")()
+
+
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+NEEDS: Final = (
+    Need("simulated", "tpchgen-cli", "TPC-H data", _program("tpchgen-cli"), ""),
+    Need(
+        "hardware",
+        "io_uring",
+        "queue depths above 1",
+        _core.FileStorage.has_io_uring,
+        "liburing-dev",
+    ),
+    Need("hardware", "losetup", "loop devices", _program("losetup"), "util-linux"),
+    Need("bench", "fio", "the engine beside fio", _program("fio"), "fio"),
+    Need("bench", "initdb", "the engine beside PostgreSQL", _postgres, "postgresql"),
+)
+"""In the order in which they are shown."""
+
+
+def table() -> pd.DataFrame:
+    """One row per need: tier, name, purpose, present, Debian package."""
+    rows = [(n.tier, n.name, n.purpose, n.present(), n.package) for n in NEEDS]
+    return pd.DataFrame(rows, columns=["tier", "name", "purpose", "present", "package"])
+
+
+def print_report(console: Console) -> None:
+    """The table, and the command that installs what is missing."""
+    needs = table()
+    shown = Table("tier", "needs", "for", "here", box=None)
+    for need in needs.itertuples():
+        here = "[green]yes[/]" if need.present else "[red]no[/]"
+        shown.add_row(need.tier, need.name, need.purpose, here)
+    console.print(shown)
+    missing = needs[~needs.present]
+    packages = sorted({package for package in missing.package if package})
+    if packages:
+        console.print(f"install with: apt-get install {' '.join(packages)}")
+    if (missing.package == "").any():
+        console.print("and run `make env`, which brings the Python environment")
+    if missing.empty:
+        console.print("nothing is missing")

@@ -1,0 +1,67 @@
+"""Operating errors: what went wrong outside the program, and what to do about it.
+
+A bug is an `AssertionError`; everything here is the world's doing. The command line prints the
+message as one line and exits with code 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+EXIT_CODE = 2
+
+
+class HarnessError(Exception):
+    """An operating error. The message is one line and says what to do."""
+
+
+class UnknownName(HarnessError):
+    """A name that is in no table: the message lists the known ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, sorted(known)
+        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known) or 'none'}")
+
+
+class BadParameter(HarnessError):
+    """A parameter that is unknown, of the wrong form, or impossible."""
+
+
+class BadProfile(HarnessError):
+    """A device or host profile that cannot be used."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"profile {path}: {problem}")
+
+
+class BadClaim(HarnessError):
+    """A claim in data/published/ whose metric cannot be computed."""
+
+
+class TargetError(HarnessError):
+    """A file or device that an experiment may not or cannot run on."""
+
+
+class DiskFull(HarnessError):
+    """No space left, on the device under test or under our own data."""
+
+
+class DataFolderError(HarnessError):
+    """Our own data folder cannot be read or written."""
+
+
+class DeviceError(HarnessError):
+    """The device under test failed a request."""
+
+
+class DataCorrupted(HarnessError):
+    """Data came back different from what was written. The run is worthless."""
+
+
+class MissingTool(HarnessError):
+    """A program or library that this machine lacks: the message says how to install it."""
+
+
+class Interrupted(HarnessError):
+    """Ctrl-C, or a cancelled run. What was finished is kept; the next run continues there."""

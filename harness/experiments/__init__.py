@@ -1,0 +1,26 @@
+"""Experiments, by name: one module per paper."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from harness.errors import UnknownName
+from harness.experiments.base import Experiment
+
+_TABLE: Final = {
+    "grace_hash_join": "harness.experiments.grace_hash_join",
+}
+
+
+def names() -> list[str]:
+    """Names of all experiments."""
+    return list(_TABLE)
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name. Raises UnknownName."""
+    if name not in _TABLE:
+        raise UnknownName("experiment", name, _TABLE)
+    experiment: Experiment = import_module(_TABLE[name]).EXPERIMENT
+    return experiment

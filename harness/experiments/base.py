@@ -1,0 +1,104 @@
+"""What an experiment is: a grid of points, the run of one point, figures of all results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from pydantic import BaseModel
+
+    from harness.tiers.base import Bench
+
+Scalar = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of an experiment's parameters.
+
+    `values` maps parameter names, with their units, to plain values; two points with equal values
+    are the same point. `label` is for people. `depends` is what else the result depends on, though
+    it does not tell points apart.
+    """
+
+    values: Mapping[str, Scalar]
+    label: str
+    depends: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """A short name that is the same on every machine (hex)."""
+        text = json.dumps(dict(sorted(self.values.items())))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one point gave.
+
+    `metrics` is flat: names carry units. `series` are lists of numbers (histograms, values over
+    time). `trace` holds one row per I/O, as equally long 1-D arrays.
+    """
+
+    metrics: dict[str, int | float]
+    series: dict[str, list[int] | list[float]] = field(default_factory=dict)
+    trace: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All finished points of one experiment on one tier.
+
+    `table` has one row per point: its parameters, its metrics, and its id as `point`. `series` maps
+    ids to the points' series. `trace_of` gives a point's trace, or None if it was not traced.
+    `notes` maps a figure's name to lines to be written below it.
+    """
+
+    tier: str
+    table: pd.DataFrame
+    series: Mapping[str, Mapping[str, Sequence[float]]]
+    trace_of: Callable[[str], pd.DataFrame | None]
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Experiment(Protocol):
+    """One paper's experiment."""
+
+    name: str
+    title: str
+    notebook: str
+    parameters: type[BaseModel]
+    tiers: tuple[str, ...]
+
+    def points(self, parameters: Any, bench: Bench) -> Sequence[Point]:
+        """The grid, in a fixed order, without duplicates."""
+        ...
+
+    def needed_bytes(self, parameters: Any, point: Point) -> int:
+        """Room on the device that a point needs, at most; makes no inputs."""
+        ...
+
+    def input_digest(self, parameters: Any, raw: Path) -> str:
+        """What the results depend on besides parameters and code; makes the inputs if need be."""
+        ...
+
+    def run_point(self, point: Point, parameters: Any, bench: Bench, raw: Path) -> Measurement:
+        """Runs one point, with inputs cached in the folder `raw`.
+
+        Raises HarnessError; returns nothing that was not measured.
+        """
+        ...
+
+    def figures(self, results: Results) -> dict[str, Figure]:
+        """Figures by name, of as many points as there are."""
+        ...

@@ -1,0 +1,54 @@
+"""Grace hash join on HDD and SSD with limited buffers: the paper's figures 1, 2 and 3.
+
+The engine is real (harness/core/join) and joins real TPC-H records on every tier; the tier decides
+whether its I/O goes to a device model in virtual time or to a file or drive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from matplotlib.figure import Figure
+
+from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.grace_hash_join import figures, grid, run
+from harness.tiers.base import Bench
+from harness.workloads.tpch import join_inputs
+
+
+class GraceHashJoin:
+    """The experiment."""
+
+    name = "grace_hash_join"
+    title = "Grace hash join on HDD and SSD"
+    notebook = "10_grace_hash_join.ipynb"
+    parameters = grid.Parameters
+    tiers = ("simulated", "hardware")
+
+    def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
+        """Every combination that a figure, a claim or a variant needs, each once."""
+        return grid.points(parameters, bench.devices, what_if=bench.tier == "simulated")
+
+    def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
+        """Room for both inputs and every user's partitions."""
+        del parameters
+        return run.needed_bytes(point)
+
+    def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
+        """Digest of the TPC-H records."""
+        return join_inputs(raw, parameters.scale).digest
+
+    def run_point(
+        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
+    ) -> Measurement:
+        """One join per user, side by side. Raises DataCorrupted if any result is wrong."""
+        return run.run_point(point, parameters, bench, raw)
+
+    def figures(self, results: Results) -> dict[str, Figure]:
+        """The paper's three figures, where the time goes, and what the variants change."""
+        return figures.draw(results)
+
+
+EXPERIMENT: Final = GraceHashJoin()

@@ -1,0 +1,156 @@
+"""The grid: which joins the paper ran, and which ones we add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from harness.errors import UnknownName
+from harness.experiments.base import Point, Scalar
+from harness.units import format_bytes, parse_bytes
+from harness.workloads.tpch import scale_factor
+
+BASE: Final = "paper"
+"""The variant in which nothing is varied."""
+
+_ALGORITHMS: Final = ("grace", "hybrid")
+
+
+def _checked(check: Callable[[Any], object]) -> BeforeValidator:
+    def validate(value: Any) -> Any:
+        check(value)
+        return value
+
+    return BeforeValidator(validate)
+
+
+def _check_algorithm(name: str) -> None:
+    if name not in _ALGORITHMS:
+        raise UnknownName("algorithm", name, _ALGORITHMS)
+
+
+SizeText = Annotated[str, _checked(parse_bytes)]
+ScaleName = Annotated[str, _checked(scale_factor)]
+AlgorithmName = Annotated[str, _checked(_check_algorithm)]
+
+
+class Variant(BaseModel):
+    """A what-if: other profile parameters, tried on the points that the claims stand on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    why: str
+    overrides: dict[str, str]
+
+
+class Parameters(BaseModel):
+    """The grid.
+
+    Sizes are texts with units. Read buffers are the paper's, at scale factor 1: at other scales
+    they shrink and grow with the data, so that the number of partitions, on which everything
+    depends, stays.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scale: ScaleName = "paper"
+    repetitions: int = Field(3, ge=1, le=1000)
+    algorithms: list[AlgorithmName] = Field(["grace"], min_length=1)
+    read_buffers: list[SizeText]
+    write_buffer: SizeText
+    write_buffers: list[SizeText]
+    write_sweep_read_buffer: SizeText
+    users: list[Annotated[int, Field(ge=1, le=64)]]
+    users_read_buffer: SizeText
+    input_io: SizeText = "1 MiB"
+    queue_depths: list[Annotated[int, Field(ge=1, le=4096)]] = Field([1], min_length=1)
+    variants: dict[str, Variant] = {}
+    variant_read_buffers: list[SizeText] = []
+    variant_write_buffers: list[SizeText] = []
+
+
+def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> list[Point]:
+    """Every setting once, in a fixed order; `what_if` adds the variants."""
+    unique: dict[str, Point] = {}
+    for values in _settings(parameters, devices, what_if=what_if):
+        variant = parameters.variants.get(str(values["variant"]))
+        depends = {k: str(v) for k, v in variant.overrides.items()} if variant else {}
+        point = Point(values, _label(values), depends)
+        unique.setdefault(point.id, point)
+    return list(unique.values())
+
+
+def _settings(
+    p: Parameters, devices: Sequence[str], *, what_if: bool
+) -> Iterator[dict[str, Scalar]]:
+    for device in devices:
+        for repetition in range(p.repetitions):
+            for read_buffer in p.read_buffers:
+                yield _setting(p, device, repetition, read_buffer)
+            sweep = p.write_sweep_read_buffer
+            for write_buffer in p.write_buffers:
+                yield _setting(p, device, repetition, sweep, write_buffer=write_buffer)
+            for users in p.users:
+                yield _setting(p, device, repetition, p.users_read_buffer, users=users)
+        for algorithm in p.algorithms:
+            for read_buffer in p.read_buffers:
+                yield _setting(p, device, 0, read_buffer, algorithm=algorithm)
+        for queue_depth in p.queue_depths:
+            yield _setting(p, device, 0, sweep, queue_depth=queue_depth)
+        for variant in p.variants if what_if else ():
+            yield from _variant_settings(p, device, variant)
+
+
+def _variant_settings(p: Parameters, device: str, variant: str) -> Iterator[dict[str, Scalar]]:
+    """The points that the claims stand on."""
+    for read_buffer in p.variant_read_buffers:
+        yield _setting(p, device, 0, read_buffer, variant=variant)
+    for write_buffer in p.variant_write_buffers:
+        sweep = p.write_sweep_read_buffer
+        yield _setting(p, device, 0, sweep, write_buffer=write_buffer, variant=variant)
+    for users in (n for n in p.users if n <= 2):
+        yield _setting(p, device, 0, p.users_read_buffer, users=users, variant=variant)
+
+
+def _setting(
+    p: Parameters,
+    device: str,
+    repetition: int,
+    read_buffer: str,
+    *,
+    write_buffer: str | None = None,
+    users: int = 1,
+    algorithm: str = "grace",
+    queue_depth: int = 1,
+    variant: str = BASE,
+) -> dict[str, Scalar]:
+    write_bytes = parse_bytes(write_buffer or p.write_buffer)
+    nominal_bytes = parse_bytes(read_buffer) // users
+    scaled_bytes = int(nominal_bytes * scale_factor(p.scale))
+    read_bytes = max(scaled_bytes // write_bytes, 1) * write_bytes
+    return {
+        "device": device,
+        "variant": variant,
+        "scale": p.scale,
+        "algorithm": algorithm,
+        "nominal_read_buffer_bytes": nominal_bytes,
+        "read_buffer_bytes": read_bytes,
+        "write_buffer_bytes": write_bytes,
+        "input_io_bytes": min(parse_bytes(p.input_io), read_bytes),
+        "users": users,
+        "queue_depth": queue_depth,
+        "repetition": repetition,
+    }
+
+
+def _label(values: dict[str, Scalar]) -> str:
+    read = format_bytes(float(values["nominal_read_buffer_bytes"]))
+    write = format_bytes(float(values["write_buffer_bytes"]))
+    extra = "" if values["variant"] == BASE else f" [{values['variant']}]"
+    users = "" if values["users"] == 1 else f", {values['users']} users"
+    depth = "" if values["queue_depth"] == 1 else f", depth {values['queue_depth']}"
+    return (
+        f"{values['device']} {values['algorithm']} read {read} write {write}{users}{depth}{extra}"
+    )

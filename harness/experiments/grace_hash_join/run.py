@@ -1,0 +1,199 @@
+"""The run of one point: inputs on the device, one engine per user, results checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import _core
+from harness.errors import DataCorrupted
+from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.grace_hash_join import theory
+from harness.experiments.grace_hash_join.grid import BASE, Parameters
+from harness.tiers.base import DATA_OFFSET_BYTES, Bench, CpuCosts, Device
+from harness.workloads.tpch import (
+    RECORD_BYTES,
+    JoinInputs,
+    expected_join,
+    join_inputs,
+    record_bounds,
+)
+
+_ALIGN_BYTES: Final = 1 << 20
+_PHASES: Final = ("partition", "join", "repartition")
+_OPS: Final = ("read", "write")
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where everything lies on the device, in bytes: the inputs, then one space per user."""
+
+    orders: int
+    lineitem: int
+    scratch: int
+    scratch_each: int
+    users: int
+
+    @property
+    def total(self) -> int:
+        return self.scratch + self.users * self.scratch_each
+
+
+def needed_bytes(point: Point) -> int:
+    """See GraceHashJoin.needed_bytes."""
+    v = point.values
+    orders, lineitem = record_bounds(str(v["scale"]))
+    return _layout(orders, lineitem, _spec(v, CpuCosts()), int(v["users"])).total
+
+
+def run_point(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """See GraceHashJoin.run_point."""
+    v = point.values
+    inputs = join_inputs(raw, str(v["scale"]))
+    records = len(inputs.orders), len(inputs.lineitem)
+    layout = _layout(*records, _spec(v, CpuCosts()), int(v["users"]))
+    variant = parameters.variants.get(str(v["variant"]))
+    with bench.open_device(
+        str(v["device"]),
+        layout.total,
+        overrides=variant.overrides if variant else {},
+        seed=int(v["repetition"]),
+    ) as device:
+        device.place(layout.orders, inputs.orders)
+        device.place(layout.lineitem, inputs.lineitem)
+        jobs = _jobs(inputs, layout)
+        users = _core.run_joins(device.storage, _spec(v, device.cpu), jobs, bench.cancel)
+        _check(users, inputs, raw)
+        metrics = {**_metrics(users), **device.counters(), **_theory(v, inputs, device)}
+        return Measurement(metrics, _histograms(users), _trace(users))
+
+
+def _spec(v: Mapping[str, Scalar], cpu: CpuCosts) -> _core.JoinSpec:
+    return _core.JoinSpec(
+        algorithm=_core.Algorithm[str(v["algorithm"])],
+        read_buffer_bytes=int(v["read_buffer_bytes"]),
+        write_buffer_bytes=int(v["write_buffer_bytes"]),
+        input_io_bytes=int(v["input_io_bytes"]),
+        queue_depth=int(v["queue_depth"]),
+        hash_seed=int(v["repetition"]),
+        partition_cpu_ns=cpu.partition_ns,
+        build_cpu_ns=cpu.build_ns,
+        probe_cpu_ns=cpu.probe_ns,
+        match_cpu_ns=cpu.match_ns,
+        trace=_is_traced(v),
+    )
+
+
+def _is_traced(v: Mapping[str, Scalar]) -> bool:
+    """The smallest and the middle read buffer of figure 1, and two users of figure 3."""
+    plain = v["repetition"] == 0 and v["variant"] == BASE and v["queue_depth"] == 1
+    shown = {(1 << 20, 1), (16 << 20, 1), (4 << 20, 2)}
+    setting = (v["nominal_read_buffer_bytes"], v["users"])
+    return (
+        plain and v["algorithm"] == "grace" and v["write_buffer_bytes"] == 4096 and setting in shown
+    )
+
+
+def _layout(orders: int, lineitem: int, spec: _core.JoinSpec, users: int) -> _Layout:
+    def aligned(size_bytes: int) -> int:
+        return -(-size_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
+
+    lineitem_at = DATA_OFFSET_BYTES + aligned(orders * RECORD_BYTES)
+    scratch_at = lineitem_at + aligned(lineitem * RECORD_BYTES)
+    each = aligned(_core.scratch_bytes_needed(spec, orders, lineitem, block_bytes=512))
+    return _Layout(DATA_OFFSET_BYTES, lineitem_at, scratch_at, each, users)
+
+
+def _jobs(inputs: JoinInputs, layout: _Layout) -> list[_core.UserJob]:
+    """All users join the same two tables; each has a space of its own for its partitions."""
+    return [
+        _core.UserJob(
+            build_offset_bytes=layout.orders,
+            build_records=len(inputs.orders),
+            probe_offset_bytes=layout.lineitem,
+            probe_records=len(inputs.lineitem),
+            scratch_begin_bytes=layout.scratch + user * layout.scratch_each,
+            scratch_end_bytes=layout.scratch + (user + 1) * layout.scratch_each,
+        )
+        for user in range(layout.users)
+    ]
+
+
+def _check(users: Sequence[Mapping[str, Any]], inputs: JoinInputs, raw: Path) -> None:
+    """Every user's result is that of an independent join of the same input."""
+    expected = expected_join(raw, inputs)
+    for number, user in enumerate(users):
+        found = (user["matches"], user["checksum"])
+        if found != expected:
+            raise DataCorrupted(
+                f"user {number} found {found[0]} matches with checksum {found[1]:#x}, an "
+                f"independent join {expected[0]} with {expected[1]:#x}: the run is worthless"
+            )
+
+
+def _metrics(users: Sequence[Mapping[str, Any]]) -> dict[str, int | float]:
+    def mean_s(name: str) -> float:
+        return float(sum(user[name] for user in users)) / len(users) / 1e9
+
+    metrics: dict[str, int | float] = {
+        "elapsed_s": mean_s("elapsed_ns"),
+        "elapsed_max_s": max(user["elapsed_ns"] for user in users) / 1e9,
+        "partition_s": mean_s("partition_ns"),
+        "join_s": mean_s("join_ns"),
+        "repartition_s": mean_s("repartition_ns"),
+        "partitions": users[0]["partitions"],
+        "memory_bytes": users[0]["memory_bytes"],
+        "matches": users[0]["matches"],
+    }
+    for name in ("role_reversals", "overflows", "nested_loops", "resident_records"):
+        metrics[name] = sum(user[name] for user in users)
+    for phase in _PHASES:
+        for op in _OPS:
+            counts = [user["io"][phase][op] for user in users]
+            ios = sum(c["ios"] for c in counts)
+            metrics[f"{phase}_{op}_ios"] = ios
+            metrics[f"{phase}_{op}_bytes"] = sum(c["bytes"] for c in counts)
+            sequential = sum(c["by_seek_log2"][0] for c in counts)
+            metrics[f"{phase}_{op}_sequential_ratio"] = sequential / ios if ios else 0.0
+    return metrics
+
+
+def _histograms(users: Sequence[Mapping[str, Any]]) -> dict[str, list[int] | list[float]]:
+    """Counts by power of two: I/O sizes in bytes, seek distances in sectors (0: sequential)."""
+    series: dict[str, list[int] | list[float]] = {}
+    for phase in _PHASES:
+        for op in _OPS:
+            for kind in ("by_size_log2", "by_seek_log2"):
+                rows = [user["io"][phase][op][kind] for user in users]
+                series[f"{phase}_{op}_{kind}"] = [sum(column) for column in zip(*rows, strict=True)]
+    return series
+
+
+def _trace(users: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.generic]]:
+    """All users' I/Os in order of submission; empty if the point was not traced."""
+    columns = {
+        name: np.concatenate([user["trace"][name] for user in users]) for name in users[0]["trace"]
+    }
+    order = np.argsort(columns["submitted_ns"], kind="stable")
+    return {name: column[order] for name, column in columns.items()} if len(order) else {}
+
+
+def _theory(v: Mapping[str, Scalar], inputs: JoinInputs, device: Device) -> dict[str, float]:
+    """The closed form beside the simulation, where there is a model to compare."""
+    if device.profile is None or device.host is None or v["users"] != 1 or v["queue_depth"] != 1:
+        return {}
+    shape = theory.Shape(
+        records=(len(inputs.orders), len(inputs.lineitem)),
+        read_buffer_bytes=int(v["read_buffer_bytes"]),
+        write_buffer_bytes=int(v["write_buffer_bytes"]),
+        input_io_bytes=int(v["input_io_bytes"]),
+    )
+    if v["algorithm"] != "grace":
+        return {}
+    partition_s, join_s = theory.predict(shape, device.profile, device.host)
+    return {"theory_partition_s": partition_s, "theory_join_s": join_s}

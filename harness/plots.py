@@ -1,0 +1,91 @@
+"""Figures: one look, a stamp that says which tier they show, and files that are byte-identical."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from harness.units import format_bytes
+
+WIDTH_IN: Final = 7.0
+COLOURS: Final = {"hdd": "#b5542c", "ssd": "#2c6fb5", "file": "#4d7f3c"}
+"""One colour per kind of device, in all figures."""
+
+PLAIN: Final = FuncFormatter(lambda x, _: f"{x:g}")
+"""Tick labels without powers of ten."""
+
+NOTHING: Final = NullFormatter()
+"""No tick labels."""
+
+_FILES: Final = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+
+
+@contextmanager
+def theme() -> Iterator[None]:
+    """The look of all figures, and the settings that make their files reproducible."""
+    fixed = {
+        "svg.hashsalt": "flashlab",
+        "svg.fonttype": "path",
+        "figure.dpi": 110,
+        "savefig.dpi": 160,
+        "axes.titlesize": "medium",
+        "legend.frameon": False,
+    }
+    with sns.axes_style("whitegrid"), sns.plotting_context("notebook"), mpl.rc_context(fixed):
+        yield
+
+
+def new(columns: int = 1, height_in: float = 4.2, **options: Any) -> tuple[Figure, Any]:
+    """An empty figure and its axes; not registered with pyplot, so it needs no closing."""
+    figure = Figure(figsize=(WIDTH_IN * max(columns, 1) ** 0.5, height_in), layout="constrained")
+    axes = figure.subplots(1, columns, **options)
+    return figure, axes
+
+
+def stamp(figure: Figure, tier: str, notes: Sequence[str] = ()) -> Figure:
+    """Writes below a figure which tier it shows, and the paper's claims beside ours."""
+    width = round(figure.get_figwidth() * 14)
+    lines = [line for note in notes for line in textwrap.wrap(note, width, subsequent_indent="   ")]
+    text = "\n".join([*lines, f"tier: {tier}"])
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color="0.35", linespacing=1.4)
+    return figure
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Writes stem.svg and stem.png, without dates and versions in them."""
+    paths = []
+    with theme():
+        for suffix, metadata in _FILES.items():
+            path = stem.with_suffix(f".{suffix}")
+            figure.savefig(path, metadata=metadata)
+            paths.append(path)
+    return paths
+
+
+def size_axis(axes: Axes, sizes_bytes: Sequence[float]) -> None:
+    """A base-2 logarithmic x axis of byte sizes, one tick per size that was measured."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted(set(sizes_bytes)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_bytes(x)))
+    axes.xaxis.set_minor_formatter(NOTHING)
+
+
+def with_spread(
+    axes: Axes, table: pd.DataFrame, x: str, y: str, label: str, colour: str, **style: Any
+) -> None:
+    """A line through the means over the repetitions, with bars from the least to the greatest."""
+    groups = table.groupby(x)[y].agg(["mean", "min", "max"]).sort_index()
+    below = groups["mean"] - groups["min"]
+    above = groups["max"] - groups["mean"]
+    options = {"marker": "o", "capsize": 3, "color": colour, "label": label, **style}
+    axes.errorbar(groups.index, groups["mean"], yerr=[below, above], **options)

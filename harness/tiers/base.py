@@ -1,0 +1,97 @@
+"""What a tier gives to an experiment: devices to run on, and the facts about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import _core
+from harness.devices.profiles import DeviceProfile, HostProfile
+
+DATA_OFFSET_BYTES: Final = 1 << 20
+"""Where an experiment's data begins on a device; what lies before belongs to the harness."""
+
+
+@dataclass(frozen=True)
+class CpuCosts:
+    """CPU time per record, in ns, that this tier's clock does not see. Zero where it does."""
+
+    partition_ns: int = 0
+    build_ns: int = 0
+    probe_ns: int = 0
+    match_ns: int = 0
+
+
+class Device(Protocol):
+    """A device under test, ready for the engine."""
+
+    @property
+    def storage(self) -> _core.Storage:
+        """What the engine runs on."""
+        ...
+
+    @property
+    def cpu(self) -> CpuCosts:
+        """CPU time that has to be declared."""
+        ...
+
+    @property
+    def profile(self) -> DeviceProfile | None:
+        """What is modelled; None for a real device."""
+        ...
+
+    @property
+    def host(self) -> HostProfile | None:
+        """The modelled host; None for a real one."""
+        ...
+
+    def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
+        """Puts records (dtype tpch.CONTENT) on the device, before the clock starts."""
+        ...
+
+    def counters(self) -> dict[str, int | float]:
+        """The device's own counters since it was opened, names with units."""
+        ...
+
+
+class Bench(Protocol):
+    """A tier, set up: what the points of an experiment run on.
+
+    A context manager: whatever it starts or makes, it also ends.
+    """
+
+    tier: str
+    parallel: int
+    cancel: _core.Cancel
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices that this bench has."""
+        ...
+
+    def reserve(self, needed_bytes: Mapping[str, int]) -> None:
+        """Says how much room the points need at most, by device, before the first of them runs.
+
+        Raises TargetError or DiskFull if there is less. Writes nothing.
+        """
+        ...
+
+    def identity(self, device: str) -> Mapping[str, str]:
+        """What a result on this device depends on: profile digests, or a machine's fingerprint."""
+        ...
+
+    def open_device(
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+    ) -> AbstractContextManager[Device]:
+        """A device with at least that much room. `seed` varies what repetitions may vary."""
+        ...

@@ -1,0 +1,111 @@
+"""Tier `hardware`: the real engine on a real file or loop device, past the page cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import _core
+from harness.devices import fingerprint, scratch
+from harness.errors import BadParameter
+from harness.tiers.base import DATA_OFFSET_BYTES, CpuCosts
+from harness.workloads.tpch import RECORD_BYTES, expand
+
+DEVICE = "file"
+assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the target's marker"
+_CHUNK_RECORDS = 1 << 16
+
+
+class FileDevice:
+    """A scratch file or loop device, opened with O_DIRECT. Its clock is the real one."""
+
+    cpu = CpuCosts()
+    profile = None
+    host = None
+
+    def __init__(self, target: scratch.Scratch) -> None:
+        self.storage = _core.FileStorage(str(target.path))
+        self._placed: dict[int, NDArray[np.void]] = {}
+
+    def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
+        """Writes the records, unless the same ones are there already from the point before."""
+        if self._placed.get(offset_bytes) is contents:
+            return
+        self._placed = {k: v for k, v in self._placed.items() if k != offset_bytes}
+        for at in range(0, len(contents), _CHUNK_RECORDS):
+            data = expand(contents[at : at + _CHUNK_RECORDS], self.storage.block_bytes)
+            self.storage.write(offset_bytes + at * RECORD_BYTES, data)
+        self.storage.sync()
+        self._placed[offset_bytes] = contents
+
+    def counters(self) -> dict[str, int | float]:
+        """A file has no counters of its own."""
+        return {}
+
+
+class HardwareBench:
+    """One target, kept for all points; a file is made for the first and deleted after the last."""
+
+    tier = "hardware"
+    parallel = 1
+
+    def __init__(self, target: Path) -> None:
+        self.cancel = _core.Cancel()
+        self._target = target
+        self._stack = ExitStack()
+        self._device: FileDevice | None = None
+        self._size_bytes = 0
+        scratch.check(target, 0)
+
+    def __enter__(self) -> HardwareBench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    @property
+    def devices(self) -> list[str]:
+        """The target, under one name."""
+        return [DEVICE]
+
+    def reserve(self, needed_bytes: Mapping[str, int]) -> None:
+        """One target for all points, as large as the largest of them needs."""
+        self._size_bytes = max(needed_bytes.values(), default=0)
+        scratch.check(self._target, self._size_bytes)
+
+    def identity(self, device: str) -> Mapping[str, str]:
+        """Fingerprint of this machine and of the drive below the target."""
+        if device != DEVICE:
+            raise BadParameter(f"tier hardware has one device, {DEVICE!r}, not {device!r}")
+        place = self._target if self._target.exists() else self._target.absolute().parent
+        return {**fingerprint.machine(), **fingerprint.storage_of(place)}
+
+    @contextmanager
+    def open_device(
+        self, device: str, needed_bytes: int, *, overrides: Mapping[str, str], seed: int
+    ) -> Iterator[FileDevice]:
+        """The target. A real device takes neither option."""
+        del seed
+        self.identity(device)
+        if overrides:
+            raise BadParameter(f"a real device has no parameter {next(iter(overrides))!r} to set")
+        if self._device is None or self._size_bytes < needed_bytes:
+            self._close()
+            self._size_bytes = max(self._size_bytes, needed_bytes)
+            target = self._stack.enter_context(scratch.use(self._target, self._size_bytes))
+            self._device = FileDevice(target)
+        yield self._device
+
+    def _close(self) -> None:
+        self._device = None
+        self._stack.close()

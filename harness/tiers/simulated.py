@@ -1,0 +1,171 @@
+"""Tier `simulated`: the device models in virtual time. Needs nothing, gives the same everywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import _core
+from harness.devices.profiles import (
+    DeviceProfile,
+    HddProfile,
+    HostProfile,
+    load_device,
+    load_host,
+)
+from harness.errors import TargetError, UnknownName
+from harness.tiers.base import CpuCosts
+from harness.units import format_bytes
+from harness.workloads.tpch import CONTENT, RECORD_BYTES
+
+_SEEDS_PER_REVOLUTION = 16
+
+
+class SimulatedDevice:
+    """A modelled drive under a modelled host."""
+
+    def __init__(
+        self, storage: _core.VirtualStorage, profile: DeviceProfile, host: HostProfile
+    ) -> None:
+        costs = host.join_cpu
+        self.storage = storage
+        self.profile = profile
+        self.host = host
+        self.cpu = CpuCosts(
+            partition_ns=costs.partition_cpu.value,
+            build_ns=costs.build_cpu.value,
+            probe_ns=costs.probe_cpu.value,
+            match_ns=costs.match_cpu.value,
+        )
+
+    def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
+        """Mounts the records without a copy."""
+        self.storage.mount(offset_bytes, contents.view(np.uint8))
+
+    def counters(self) -> dict[str, int | float]:
+        """The model's counters, and the utilisation that the host sees (io_ticks / time)."""
+        now_ns = max(self.storage.now_ns, 1)
+        return {
+            **{f"device_{name}": value for name, value in self.storage.counters().items()},
+            "device_requests": self.storage.device_requests,
+            "device_utilisation_ratio": self.storage.device_busy_ns / now_ns,
+        }
+
+
+class SimulatedBench:
+    """Devices from profiles.
+
+    `devices` maps the names by which an experiment calls its devices to profile names. All
+    profiles are read, and refused if bad, before anything runs.
+    """
+
+    tier = "simulated"
+
+    def __init__(
+        self,
+        profiles: Path,
+        devices: Mapping[str, str],
+        host: str,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.parallel = max(os.cpu_count() or 1, 1)
+        self.cancel = _core.Cancel()
+        self._pool = _core.ChunkPool()
+        self._profiles = profiles
+        self._names = dict(devices)
+        self._host_name = host
+        self._overrides = dict(overrides or {})
+        for device in self._names:
+            self._load(device, self._overrides)
+
+    def __enter__(self) -> SimulatedBench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    @property
+    def devices(self) -> list[str]:
+        """The experiment's names for its devices."""
+        return list(self._names)
+
+    def reserve(self, needed_bytes: Mapping[str, int]) -> None:
+        """Every device is as large as its profile says."""
+        for device, needed in needed_bytes.items():
+            profile, _ = self._load(device, self._overrides)
+            self._check_room(device, profile.parameters.capacity.value, needed)
+
+    def _check_room(self, device: str, capacity_bytes: int, needed_bytes: int) -> None:
+        if capacity_bytes < needed_bytes:
+            raise TargetError(
+                f"{self._names[device]} holds {format_bytes(capacity_bytes)}, the experiment needs "
+                f"{format_bytes(needed_bytes)}: choose a smaller scale or a larger device"
+            )
+
+    def identity(self, device: str) -> Mapping[str, str]:
+        """Digests of the device's and the host's profile."""
+        profile, host = self._load(device, self._overrides)
+        return {"profile": profile.digest(), "host": host.digest()}
+
+    @contextmanager
+    def open_device(
+        self, device: str, needed_bytes: int, *, overrides: Mapping[str, str], seed: int
+    ) -> Iterator[SimulatedDevice]:
+        """A new drive, never used before. A disk's platters stand at an angle that `seed` sets."""
+        profile, host = self._load(device, {**self._overrides, **overrides})
+        parameters: _core.HddParameters | _core.SsdParameters
+        if isinstance(profile, HddProfile):
+            revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
+            turn = seed % _SEEDS_PER_REVOLUTION
+            parameters = profile.to_core(
+                start_angle_ns=turn * revolution_ns // _SEEDS_PER_REVOLUTION
+            )
+        else:
+            parameters = profile.to_core()
+        storage = _core.VirtualStorage(
+            parameters,
+            host.to_core(),
+            cell_bytes=RECORD_BYTES,
+            kept_bytes=CONTENT.itemsize,
+            pool=self._pool,
+        )
+        self._check_room(device, storage.capacity_bytes, needed_bytes)
+        yield SimulatedDevice(storage, profile, host)
+
+    def _load(self, device: str, overrides: Mapping[str, str]) -> tuple[DeviceProfile, HostProfile]:
+        if device not in self._names:
+            raise UnknownName("device", device, self._names)
+        host_profile = load_host(self._profiles, self._host_name)
+        known_to_host = {*_fields(host_profile.parameters), *_fields(host_profile.join_cpu)}
+        for_host = {k: v for k, v in overrides.items() if k in known_to_host}
+        profile = load_device(self._profiles, self._names[device])
+        for_device = {k: v for k, v in overrides.items() if k in _fields(profile.parameters)}
+        unknown = set(overrides) - set(for_host) - set(for_device) - self._known_elsewhere(device)
+        if unknown:
+            known = {*known_to_host, *_fields(profile.parameters)}
+            raise UnknownName("profile parameter", sorted(unknown)[0], known)
+        return (
+            load_device(self._profiles, self._names[device], for_device),
+            load_host(self._profiles, self._host_name, for_host),
+        )
+
+    def _known_elsewhere(self, device: str) -> set[str]:
+        """Parameters of the other devices: an override of a disk's rate says nothing to a flash."""
+        others = (name for key, name in self._names.items() if key != device)
+        profiles = (load_device(self._profiles, name) for name in others)
+        return {field for profile in profiles for field in _fields(profile.parameters)}
+
+
+def _fields(model: object) -> set[str]:
+    return set(type(model).model_fields)  # type: ignore[attr-defined]

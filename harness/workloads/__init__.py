@@ -1,0 +1,1 @@
+"""Workloads: what the experiments feed to their systems."""

@@ -1,0 +1,244 @@
+"""TPC-H orders and lineitem as fixed-width records, from a real generator.
+
+The rows come from tpchgen-cli, a port of the TPC's dbgen whose output is dbgen's. A record is 128
+bytes (`harness/core/join/record.hpp`): 32 bytes of real columns and the paper's padding, which is
+zeros and which is not stored here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from harness import _core
+from harness.errors import DataCorrupted, DataFolderError, DiskFull, MissingTool, UnknownName
+
+RECORD_BYTES: Final = 128
+"""Width of a record on the device."""
+
+CONTENT: Final = np.dtype(
+    [
+        ("key", "<i8"),
+        ("row", "<u8"),
+        ("first", "<u4"),
+        ("second", "<u4"),
+        ("signature", "<u8"),
+    ]
+)
+"""The part of a record that is not padding: 32 bytes."""
+
+SCALES: Final = {"smoke": 0.01, "small": 0.1, "paper": 1.0}
+"""TPC-H scale factor of each scale name. `paper` is the paper's."""
+
+_COLUMNS: Final = {
+    "orders": ("o_orderkey", "o_custkey", "o_orderdate"),
+    "lineitem": ("l_orderkey", "l_partkey", "l_suppkey"),
+}
+_FORMAT: Final = 2  # of the cached files: raise it when their content changes
+
+
+@dataclass(frozen=True)
+class JoinInputs:
+    """Both inputs of the join.
+
+    `orders` and `lineitem` are 1-D arrays of dtype CONTENT, read-only and backed by files; `digest`
+    is the SHA-256 (hex) of both files' digests.
+    """
+
+    scale: str
+    orders: NDArray[np.void]
+    lineitem: NDArray[np.void]
+    digest: str
+
+
+def scale_factor(scale: str) -> float:
+    """TPC-H scale factor of a scale name. Raises UnknownName."""
+    if scale not in SCALES:
+        raise UnknownName("scale", scale, SCALES)
+    return SCALES[scale]
+
+
+def join_inputs(raw: Path, scale: str) -> JoinInputs:
+    """The inputs at a scale, made on first use and then read from `raw`/tpch/`scale`.
+
+    Raises UnknownName, MissingTool, DiskFull, DataFolderError, or DataCorrupted if a cached file
+    does not match its recorded digest.
+    """
+    folder = raw / "tpch" / scale
+    factor = scale_factor(scale)
+    manifest = _manifest(folder)
+    if manifest.get("format") != _FORMAT:
+        _make(folder, factor)
+        manifest = _manifest(folder)
+    digests: dict[str, str] = manifest["sha256"]
+    arrays = {table: _load(folder, table, digests[table]) for table in _COLUMNS}
+    whole = hashlib.sha256("".join(digests[t] for t in sorted(digests)).encode()).hexdigest()
+    return JoinInputs(scale, arrays["orders"], arrays["lineitem"], whole)
+
+
+def expected_join(raw: Path, inputs: JoinInputs) -> tuple[int, int]:
+    """Matches and checksum of orders joined with lineitem, by DuckDB from the same records.
+
+    The checksum is the engine's (`match_checksum` of join/record.hpp), computed in SQL. The answer
+    is kept beside the inputs; each process computes or reads it once.
+    """
+    return _expected_join(raw / "tpch" / inputs.scale / "expected.json", inputs.scale, raw)
+
+
+@lru_cache(maxsize=8)
+def _expected_join(kept: Path, scale: str, raw: Path) -> tuple[int, int]:
+    inputs = join_inputs(raw, scale)
+    if kept.is_file():
+        known = json.loads(kept.read_text())
+        if known["digest"] == inputs.digest:
+            return int(known["matches"]), int(known["checksum"])
+    matches, checksum = join_by_duckdb(inputs.orders, inputs.lineitem)
+    text = json.dumps({"digest": inputs.digest, "matches": matches, "checksum": checksum})
+    part = kept.with_suffix(f".{os.getpid()}")
+    part.write_text(text + "\n")
+    part.rename(kept)
+    return matches, checksum
+
+
+def join_by_duckdb(build: NDArray[np.void], probe: NDArray[np.void]) -> tuple[int, int]:
+    """Matches and checksum of two arrays of dtype CONTENT, joined on `key` by DuckDB."""
+    tables = {
+        name: pa.table(
+            {column: np.ascontiguousarray(rows[column]) for column in ("key", "signature")}
+        )
+        for name, rows in (("build", build), ("probe", probe))
+    }
+    with duckdb.connect() as db:
+        for name, table in tables.items():
+            db.register(name, table)
+        found = db.execute(
+            """
+            SELECT count(*),
+                   sum((b.signature % 4294967296)::HUGEINT * (p.signature % 4294967296)::HUGEINT)
+                       % 18446744073709551616
+            FROM build b JOIN probe p ON b.key = p.key
+            """
+        ).fetchone()
+    assert found is not None
+    return int(found[0]), int(found[1] or 0)
+
+
+def expand(contents: NDArray[np.void], block_bytes: int) -> NDArray[np.uint8]:
+    """Records as they lie on a device: uint8, padded to whole records and then to whole blocks."""
+    size = len(contents) * RECORD_BYTES
+    out = np.zeros(-(-size // block_bytes) * block_bytes, dtype=np.uint8)
+    records = out[:size].reshape(-1, RECORD_BYTES)
+    records[:, : CONTENT.itemsize] = contents.view(np.uint8).reshape(-1, CONTENT.itemsize)
+    return out
+
+
+def record_bounds(scale: str) -> tuple[int, int]:
+    """Orders and, at most, lineitems of a scale, without making them.
+
+    TPC-H clause 4.2.5.2: 1,500,000 orders per scale factor, and about four lineitems per order.
+    Raises UnknownName.
+    """
+    orders = round(1_500_000 * scale_factor(scale))
+    return orders, orders * 405 // 100
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "manifest.json"
+    return dict(json.loads(path.read_text())) if path.is_file() else {}
+
+
+def _load(folder: Path, table: str, digest: str) -> NDArray[np.void]:
+    path = folder / f"{table}.records"
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != digest:
+        raise DataCorrupted(f"{path} has changed since it was made: delete {folder} and run again")
+    array: NDArray[np.void] = np.memmap(path, dtype=CONTENT, mode="r")
+    return array
+
+
+def _make(folder: Path, factor: float) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made:
+            _generate(Path(made), factor)
+            digests = {table: _convert(Path(made), table) for table in _COLUMNS}
+            manifest = {"format": _FORMAT, "scale_factor": factor, "sha256": digests}
+            (Path(made) / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+            _put_in_place(Path(made), folder)
+    except OSError as error:
+        if error.errno == 28:  # ENOSPC
+            raise DiskFull(f"no space left for the inputs in {folder}: free some") from error
+        raise DataFolderError(f"cannot write the inputs to {folder}: {error.strerror}") from error
+
+
+def _put_in_place(made: Path, folder: Path) -> None:
+    """All files at once: a reader sees the whole set or none of it."""
+    ready = folder.with_name(f".ready-{made.name}")
+    ready.mkdir()
+    for name in (*(f"{table}.records" for table in _COLUMNS), "manifest.json"):
+        (made / name).rename(ready / name)
+    if folder.exists():
+        shutil.rmtree(folder)
+    ready.rename(folder)
+
+
+def _generate(folder: Path, factor: float) -> None:
+    tool = Path(sys.executable).with_name("tpchgen-cli")
+    if not tool.is_file():
+        raise MissingTool("tpchgen-cli is not in this environment: run `make env`")
+    tables = ",".join(_COLUMNS)
+    command = [str(tool), "parquet", "-q", "-s", str(factor), "-T", tables, "-o", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        reason = last[0] if last else f"exit code {done.returncode}"
+        raise DataFolderError(f"tpchgen-cli could not write to {folder}: {reason}")
+
+
+def _convert(folder: Path, table: str) -> str:
+    """Parquet to records, a batch at a time; returns the file's SHA-256 (hex)."""
+    source = folder / f"{table}.parquet"
+    digest = hashlib.sha256()
+    next_row = 0
+    with (folder / f"{table}.records").open("wb") as out, pq.ParquetFile(source) as parquet:
+        for batch in parquet.iter_batches(batch_size=1 << 18, columns=list(_COLUMNS[table])):
+            columns = [
+                batch.column(name).to_numpy(zero_copy_only=False) for name in _COLUMNS[table]
+            ]
+            content = _contents(columns, next_row).tobytes()
+            next_row += batch.num_rows
+            digest.update(content)
+            out.write(content)
+    source.unlink()
+    return digest.hexdigest()
+
+
+def _contents(columns: list[NDArray[np.generic]], first_row: int) -> NDArray[np.void]:
+    key, first, second = columns
+    if second.dtype.kind == "M":  # a date: days since 1970
+        second = second.astype("datetime64[D]").astype(np.int64)
+    contents = np.zeros(len(key), dtype=CONTENT)
+    contents["key"] = key
+    contents["row"] = np.arange(first_row, first_row + len(key), dtype=np.uint64)
+    contents["first"] = first
+    contents["second"] = second
+    contents["signature"] = _core.record_signatures(
+        *(np.ascontiguousarray(contents[name]) for name in ("key", "row", "first", "second"))
+    )
+    return contents

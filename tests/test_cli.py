@@ -1,0 +1,308 @@
+"""The command line: bad input is one line that says what to do, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import REPOSITORY, loop_device, mounted, need
+
+from harness.paths import Project
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+SMALL = [
+    "--scale",
+    "smoke",
+    "--set",
+    "repetitions=1",
+    "--set",
+    "read_buffers=[4 MiB]",
+    "--set",
+    "write_buffers=[4 KiB]",
+    "--set",
+    "users=[1]",
+    "--set",
+    "queue_depths=[1]",
+    "--set",
+    "algorithms=[grace]",
+    "--set",
+    "variants={}",
+]
+
+
+def files(root: Path) -> dict[str, int]:
+    """All files below a folder, and when they were changed."""
+    return {str(p.relative_to(root)): p.stat().st_mtime_ns for p in root.rglob("*") if p.is_file()}
+
+
+def refused(command: Command, checkout: Project, *arguments: str) -> str:
+    """The message of a command that must fail and write nothing."""
+    before = files(checkout.root)
+    done = command(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("harness: ")
+    assert files(checkout.root) == before
+    return lines[0]
+
+
+RUN = ("run", "grace_hash_join")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run", "quick_sort"), "unknown experiment 'quick_sort'; known: grace_hash_join"),
+        ((*RUN, "--tier", "dreamed"), "known: hardware, simulated"),
+        ((*RUN, "--device", "hdd=floppy"), "unknown profile 'floppy'; known: intel"),
+        ((*RUN, "--device", "tape=seagate_250gb"), "unknown device 'tape'; known: hdd, ssd"),
+        ((*RUN, "--set", "colour=red"), "unknown parameter 'colour'"),
+        ((*RUN, "--set", "colour"), "write it as NAME=VALUE"),
+        ((*RUN, "--set", "users=many"), "users"),
+        ((*RUN, "--set", "users=[0]"), "users"),
+        ((*RUN, "--set", "write_buffer=4"), "'4 KiB'"),
+        ((*RUN, "--set", "read_buffers=[1 MB/s]"), "unknown unit"),
+        ((*RUN, "--set", "algorithms=[bubble]"), "known: grace, hybrid"),
+        ((*RUN, "--scale", "huge"), "known: paper, small, smoke"),
+        ((*RUN, "--override", "speed=1 MB/s"), "unknown profile parameter 'speed'"),
+        ((*RUN, "--override", "outer_rate=fast"), "outer_rate"),
+        ((*RUN, "--file", "x"), "--file is for tier hardware"),
+        ((*RUN, "--tier", "hardware"), "--file PATH"),
+        ((*RUN, "--tier", "hardware", "--file", "data"), "is a directory"),
+        ((*RUN, "--tier", "hardware", "--file", "params.yaml"), "was not made by this program"),
+        ((*RUN, "--tier", "hardware", "--file", "/nonesuch/x"), "there is no folder"),
+        ((*RUN, "--tier", "hardware", "--file", "/dev/null"), "neither a file nor a block"),
+        (("notebook", "99_nothing"), "known: 00_start_here"),
+        (("data", "huge"), "unknown scale"),
+        (("bench", "--only", "nothing"), "unknown benchmark group"),
+    ],
+)
+def test_bad_input(
+    harness_here: Command, checkout: Project, arguments: tuple[str, ...], says: str
+) -> None:
+    assert says in refused(harness_here, checkout, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda p: p.update(colour={"value": 1, "prior": "?"}), "colour"),
+        (lambda p: p["average_seek"].update(value="8.5"), "8.5 ms"),
+        (lambda p: p["heads"].update(value=0), "heads"),
+    ],
+)
+def test_bad_profiles(
+    harness_here: Command,
+    checkout: Project,
+    edit: Callable[[Any], None],
+    says: str,
+) -> None:
+    path = checkout.profiles / "mine.yaml"
+    data = yaml.safe_load((checkout.profiles / "seagate_250gb.yaml").read_text())
+    edit(data["parameters"])
+    path.write_text(yaml.safe_dump(data))
+    assert says in refused(harness_here, checkout, *RUN, "--device", "hdd=mine")
+
+
+def test_bad_input_from_outside(harness_command: Command, checkout: Project) -> None:
+    """The same through the installed command."""
+    assert "known: grace_hash_join" in refused(harness_command, checkout, "run", "quick_sort")
+
+
+def test_outside_of_a_checkout(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("harness")), "list"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "not inside a checkout" in done.stderr
+
+
+def test_a_run_publishes_and_a_second_one_runs_nothing(
+    harness_here: Command, checkout: Project
+) -> None:
+    first = harness_here(*RUN, *SMALL)
+    assert first.returncode == 0, first.stderr
+    journal = checkout.journal / "grace_hash_join" / "simulated" / "journal.jsonl"
+    recorded = journal.read_bytes()
+    published = {
+        p: p.read_bytes()
+        for folder in (checkout.results, checkout.figures, checkout.metrics, checkout.raw)
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
+    assert any(p.suffix == ".svg" for p in published)
+    assert any(p.suffix == ".csv" for p in published)
+    second = harness_here(*RUN, *SMALL)
+    assert second.returncode == 0
+    assert journal.read_bytes() == recorded
+    assert all(path.read_bytes() == data for path, data in published.items())
+
+
+def test_ctrl_c_keeps_what_is_finished_and_the_next_run_continues(
+    harness_command: Command, checkout: Project
+) -> None:
+    more = [*SMALL, "--set", "repetitions=12"]
+    journal = checkout.journal / "grace_hash_join" / "simulated" / "journal.jsonl"
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("harness")), *RUN, *more],
+        cwd=checkout.root,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 3):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2, stderr
+    assert "points are finished and kept" in stderr.splitlines()[-1]
+    lines = journal.read_text().splitlines()
+    assert 3 <= len(lines) < 72
+    assert all(json.loads(line.split(" ", 1)[1]) for line in lines)
+    again = harness_command(*RUN, *more)
+    assert again.returncode == 0, again.stderr
+    assert journal.read_text().splitlines()[: len(lines)] == lines
+    assert len(journal.read_text().splitlines()) == 72
+
+
+def test_sigterm_removes_the_target(checkout: Project, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    process = subprocess.Popen(
+        [
+            str(Path(sys.executable).with_name("harness")),
+            *RUN,
+            "--tier",
+            "hardware",
+            "--file",
+            str(target),
+            *SMALL,
+            "--set",
+            "repetitions=1000",
+        ],
+        cwd=checkout.root,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not target.exists():
+        if process.poll() is not None:
+            _, stderr = process.communicate()
+            if "O_DIRECT" in stderr:
+                pytest.skip("the file system of the test's folder has no O_DIRECT")
+            pytest.fail(stderr)
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2, stderr
+    assert not target.exists()
+
+
+@pytest.mark.root
+def test_a_read_only_data_folder(harness_command: Command, checkout: Project) -> None:
+    need("mount")
+    data = checkout.root / "data"
+    subprocess.run(["mount", "--bind", "-o", "ro", str(data), str(data)], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(data)], check=True)
+    try:
+        done = harness_command(*RUN, *SMALL)
+    finally:
+        subprocess.run(["umount", str(data)], check=True)
+    assert done.returncode == 2
+    assert "cannot write to" in done.stderr.splitlines()[-1]
+    assert not checkout.journal.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere; see the test above")
+def test_a_folder_without_permission(harness_command: Command, checkout: Project) -> None:
+    data = checkout.root / "data"
+    data.chmod(0o555)
+    try:
+        done = harness_command(*RUN, *SMALL)
+    finally:
+        data.chmod(0o755)
+    assert done.returncode == 2
+    assert "cannot write to" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.root
+def test_a_full_disk_under_the_target(
+    harness_here: Command, checkout: Project, tmp_path: Path
+) -> None:
+    with loop_device(tmp_path, 24 << 20) as device, mounted(device, tmp_path / "full") as folder:
+        message = refused(
+            harness_here,
+            checkout,
+            *RUN,
+            "--tier",
+            "hardware",
+            "--file",
+            str(folder / "x"),
+            *SMALL,
+        )
+        assert "free" in message
+        assert [p.name for p in folder.iterdir()] == ["lost+found"]
+
+
+@pytest.mark.root
+def test_a_mounted_target(harness_here: Command, checkout: Project, tmp_path: Path) -> None:
+    with loop_device(tmp_path, 512 << 20) as device, mounted(device, tmp_path / "m"):
+        message = refused(
+            harness_here, checkout, *RUN, "--tier", "hardware", "--file", str(device), *SMALL
+        )
+        assert "is mounted at" in message
+
+
+@pytest.mark.root
+def test_a_target_too_small(harness_here: Command, checkout: Project, tmp_path: Path) -> None:
+    with loop_device(tmp_path, 4 << 20) as device:
+        message = refused(
+            harness_here, checkout, *RUN, "--tier", "hardware", "--file", str(device), *SMALL
+        )
+        assert "needs" in message
+
+
+def test_the_list_and_the_help(harness_here: Command) -> None:
+    listed = harness_here("list")
+    assert "grace_hash_join" in listed.stdout
+    assert "seagate_250gb" in listed.stdout
+    assert harness_here("--help").returncode == 0
+    assert harness_here("doctor").returncode == 0
+
+
+@pytest.mark.real
+def test_notebooks_execute(harness_command: Command, checkout: Project) -> None:
+    """Every notebook, by papermill, in an empty checkout with parameters that take seconds."""
+    params = yaml.safe_load((REPOSITORY / "params.yaml").read_text())
+    tier = params["grace_hash_join"]["simulated"]["parameters"]
+    tier.update(scale="smoke", repetitions=1)
+    checkout.params.write_text(yaml.safe_dump(params))
+    for path in sorted(checkout.notebooks.glob("*.ipynb")):
+        done = harness_command("notebook", path.stem, timeout_s=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        page = (checkout.report / f"{path.stem}.html").read_text()
+        assert "Traceback" not in page
+    report = harness_command("report")
+    assert report.returncode == 0, report.stderr
+    assert "index.html" in report.stdout
+    html = (checkout.report / "index.html").read_text()
+    assert html.count("<svg") >= 8
+    shutil.rmtree(checkout.report)

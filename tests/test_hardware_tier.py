@@ -1,0 +1,154 @@
+"""The engine on a real kernel: files and loop devices, past the page cache."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import contents, loop_device, mounted
+from test_join_engine import join, oracle, spec
+
+from harness import _core
+from harness.errors import BadParameter, DataCorrupted, DeviceError, DiskFull, TargetError
+from harness.experiments.grace_hash_join import EXPERIMENT
+from harness.experiments.grace_hash_join.grid import Parameters
+from harness.tiers.hardware import HardwareBench
+from harness.workloads.tpch import JoinInputs
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def direct(tmp_path: Path) -> Path:
+    """A file on a file system with O_DIRECT."""
+    path = tmp_path / "target"
+    with path.open("wb") as file:
+        file.truncate(64 * MIB)
+    try:
+        _core.FileStorage(str(path))
+    except TargetError as error:
+        pytest.skip(str(error))
+    return path
+
+
+@pytest.mark.parametrize("depth", [1, 4, 32])
+@pytest.mark.parametrize("users", [1, 3])
+def test_the_same_result_as_everywhere(direct: Path, depth: int, users: int) -> None:
+    if depth > 1 and not _core.FileStorage.has_io_uring():
+        pytest.skip("no io_uring here")
+    storage: Any = _core.FileStorage(str(direct))
+    one, other = contents([k % 700 for k in range(3200)]), contents(list(range(6400)))
+    wanted = spec(
+        read_buffer_bytes=65536, write_buffer_bytes=4096, input_io_bytes=16384, queue_depth=depth
+    )
+    for user in join(storage, one, other, wanted, users=users):
+        assert (user["matches"], user["checksum"]) == oracle(one, other)
+        assert user["elapsed_ns"] > 0
+
+
+def test_an_experiment_runs_and_leaves_no_file(direct: Path, smoke: JoinInputs, raw: Path) -> None:
+    direct.unlink()
+    parameters = Parameters(
+        scale="smoke",
+        repetitions=1,
+        read_buffers=["4 MiB"],
+        write_buffer="4 KiB",
+        write_buffers=["16 KiB"],
+        write_sweep_read_buffer="16 MiB",
+        users=[2],
+        users_read_buffer="8 MiB",
+        algorithms=["grace", "hybrid"],
+    )
+    with HardwareBench(direct) as bench:
+        for point in EXPERIMENT.points(parameters, bench):
+            measured = EXPERIMENT.run_point(point, parameters, bench, raw)
+            assert measured.metrics["matches"] == len(smoke.lineitem)
+            assert measured.metrics["elapsed_s"] > 0
+            assert "theory_join_s" not in measured.metrics
+        assert direct.exists()
+    assert not direct.exists()
+
+
+def test_the_fingerprint_names_machine_and_drive(direct: Path) -> None:
+    direct.unlink()
+    with HardwareBench(direct) as bench:
+        identity = bench.identity("file")
+        assert {"kernel", "cpu", "model", "file_system"} <= set(identity)
+        with pytest.raises(BadParameter):
+            bench.identity("hdd")
+
+
+@pytest.mark.root
+def test_on_a_loop_device(tmp_path: Path, smoke: JoinInputs, raw: Path) -> None:
+    parameters = Parameters(
+        scale="smoke",
+        repetitions=1,
+        read_buffers=["4 MiB"],
+        write_buffer="4 KiB",
+        write_buffers=[],
+        write_sweep_read_buffer="16 MiB",
+        users=[1],
+        users_read_buffer="8 MiB",
+        queue_depths=[1, 8],
+    )
+    with loop_device(tmp_path, 128 * MIB) as device, HardwareBench(device) as bench:
+        for point in EXPERIMENT.points(parameters, bench):
+            measured = EXPERIMENT.run_point(point, parameters, bench, raw)
+            assert measured.metrics["matches"] == len(smoke.lineitem)
+
+
+@pytest.mark.root
+def test_the_disk_fills_up_in_the_middle_of_a_join(tmp_path: Path) -> None:
+    """A sparse file on a file system that is too small for it: writing runs into ENOSPC."""
+    with loop_device(tmp_path, 16 * MIB) as device, mounted(device, tmp_path / "full") as folder:
+        path = folder / "sparse"
+        with path.open("wb") as file:
+            file.truncate(256 * MIB)
+        storage: Any = _core.FileStorage(str(path))
+        one, other = contents(list(range(40_000))), contents(list(range(60_000)))
+        wanted = spec(
+            read_buffer_bytes=262144,
+            write_buffer_bytes=4096,
+            input_io_bytes=16384,
+            queue_depth=8,
+        )
+        with pytest.raises(DiskFull):
+            join(storage, one, other, wanted, scratch_bytes=64 * MIB)
+        del storage
+
+
+@pytest.mark.root
+def test_data_that_is_lost_between_writing_and_reading_is_found(tmp_path: Path) -> None:
+    """The file below a loop device is emptied: what was written there reads as zeros."""
+    with loop_device(tmp_path, 64 * MIB) as device:
+        storage: Any = _core.FileStorage(str(device))
+        one, other = contents(list(range(4000))), contents(list(range(4000)))
+        wanted = spec(read_buffer_bytes=65536, write_buffer_bytes=4096, input_io_bytes=16384)
+        assert join(storage, one, other, wanted)[0]["matches"] == 4000
+        (tmp_path / "loop.img").write_bytes(b"")
+        job = _core.UserJob(
+            build_offset_bytes=MIB,
+            build_records=4000,
+            probe_offset_bytes=2 * MIB,
+            probe_records=4000,
+            scratch_begin_bytes=3 * MIB,
+            scratch_end_bytes=8 * MIB,
+        )
+        with pytest.raises((DataCorrupted, DeviceError)):
+            _core.run_joins(storage, wanted, [job], _core.Cancel())
+        del storage
+
+
+@pytest.mark.root
+def test_a_block_device_is_held_exclusively(tmp_path: Path) -> None:
+    with loop_device(tmp_path, 64 * MIB) as device:
+        storage = _core.FileStorage(str(device))
+        with pytest.raises(TargetError, match="busy"):
+            _core.FileStorage(str(device))
+        mount = subprocess.run(
+            ["mount", str(device), str(tmp_path)], capture_output=True, check=False
+        )
+        assert mount.returncode != 0
+        del storage

@@ -1,0 +1,70 @@
+"""The inputs: real rows, checked, made whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness import _core
+from harness.errors import DataCorrupted, UnknownName
+from harness.workloads import tpch
+from harness.workloads.tpch import JoinInputs
+
+
+def test_rows_are_those_of_tpch(smoke: JoinInputs) -> None:
+    assert len(smoke.orders) == 15_000
+    assert len(smoke.lineitem) == 60_175  # of dbgen at scale factor 0.01
+    assert len(np.unique(smoke.orders["key"])) == 15_000
+    assert np.isin(smoke.lineitem["key"], smoke.orders["key"]).all()
+    per_order = np.unique(smoke.lineitem["key"], return_counts=True)[1]
+    assert per_order.min() == 1
+    assert per_order.max() == 7
+
+
+def test_signatures_hold(smoke: JoinInputs) -> None:
+    rows = smoke.orders
+    columns = [np.ascontiguousarray(rows[n]) for n in ("key", "row", "first", "second")]
+    assert (_core.record_signatures(*columns) == rows["signature"]).all()
+
+
+def test_expand_keeps_content_and_pads_with_zeros(smoke: JoinInputs) -> None:
+    data = tpch.expand(smoke.orders[:33], 4096)
+    assert data.size == 8192
+    records = data[: 33 * 128].reshape(33, 128)
+    assert (records[:, :32].reshape(-1).view(tpch.CONTENT) == smoke.orders[:33]).all()
+    assert not records[:, 32:].any()
+    assert not data[33 * 128 :].any()
+
+
+def test_a_changed_file_is_refused(smoke: JoinInputs, raw: Path, tmp_path: Path) -> None:
+    shutil.copytree(raw / "tpch", tmp_path / "tpch")
+    file = tmp_path / "tpch" / "smoke" / "orders.records"
+    data = bytearray(file.read_bytes())
+    data[1000] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(DataCorrupted, match="delete"):
+        tpch.join_inputs(tmp_path, "smoke")
+
+
+def test_unknown_scale() -> None:
+    with pytest.raises(UnknownName, match="paper, small, smoke"):
+        tpch.scale_factor("huge")
+
+
+def test_nothing_is_left_of_an_attempt_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Path, table: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tpch, "_convert", broken)
+    with pytest.raises(KeyboardInterrupt):
+        tpch.join_inputs(tmp_path, "smoke")
+    assert list((tmp_path / "tpch").iterdir()) == []
+
+
+def test_made_twice_is_the_same(smoke: JoinInputs, tmp_path: Path) -> None:
+    assert tpch.join_inputs(tmp_path, "smoke").digest == smoke.digest
