@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -183,7 +185,7 @@ class Session:
         return pd.read_parquet(path) if path.is_file() else None
 
     def _run_all(self, waiting: Sequence[Point], progress: tqdm[Any]) -> None:
-        with ThreadPoolExecutor(self.bench.parallel) as pool:
+        with _noted_interrupt() as interrupted, ThreadPoolExecutor(self.bench.parallel) as pool:
             running: set[Future[None]] = {pool.submit(self._run_one, p, progress) for p in waiting}
             try:
                 while running:
@@ -191,6 +193,8 @@ class Session:
                     done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
                     for future in done:
                         future.result()
+                    if running and interrupted.is_set():
+                        raise KeyboardInterrupt
             except KeyboardInterrupt:
                 self._stop(pool, running)
                 left = len(self.points) - len(self.results.table)
@@ -282,6 +286,28 @@ class Session:
             mininterval=0.5,
             dynamic_ncols=True,
         )
+
+
+@contextmanager
+def _noted_interrupt() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM, to be asked where it is safe to stop.
+
+    A KeyboardInterrupt that arrives inside concurrent.futures.wait can leave a future's lock held,
+    and the worker that finishes this future would then wait for ever.
+    """
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = {
+        which: signal.signal(which, lambda *_: noted.set())
+        for which in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield noted
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)
 
 
 def _tier_options(project: Project, name: str, tier: str) -> _TierOptions:
