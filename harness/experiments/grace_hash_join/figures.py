@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from harness import plots
 from harness.experiments.base import Results
@@ -61,7 +62,8 @@ def _time_axis(axes: Axes, title: str) -> None:
     axes.yaxis.set_major_formatter(plots.PLAIN)
     axes.set_ylabel("join time (s)")
     axes.set_title(title)
-    axes.legend(fontsize="small", loc="best")
+    axes.margins(y=0.3)
+    axes.legend(fontsize="small", ncols=2)
 
 
 def _read_buffer(table: pd.DataFrame) -> Figure:
@@ -212,6 +214,7 @@ def _theory(table: pd.DataFrame) -> Figure | None:
         ax.plot(ends, ends, color="0.6", linewidth=1)
         ax.set(xscale="log", yscale="log", title=f"{phase} phase", xlabel="arithmetic (s)")
         for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter(plots.PLAIN)
             axis.set_minor_formatter(plots.NOTHING)
         ax.legend()
