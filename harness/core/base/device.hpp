@@ -15,8 +15,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
-#include "base/units.hpp"
+#include "base/archive.hpp"
+#include "base/extent.hpp"
 
 namespace flashlab {
 
@@ -25,13 +28,15 @@ enum class Op : std::uint8_t { read, write, trim, flush };
 using Tag = std::uint32_t;
 using StreamId = std::uint16_t;
 
-// The sectors [lba, lba + sectors). A flush has none.
+// The sectors [lba, lba + sectors). A flush has none. A TRIM of several ranges in one command names
+// them in `ranges` (valid during submit() only), and its first one in `lba` and `sectors` too.
 struct Request {
   Op op = Op::read;
   Lba lba;
   Sectors sectors;
   bool fua = false;
   StreamId stream = 0;
+  std::span<const Extent> ranges = {};
 };
 
 class Host {
@@ -63,6 +68,15 @@ class DeviceModel {
   [[nodiscard]] virtual bool rotational() const = 0;
   // Commands that the device accepts at once; the host holds back the rest.
   [[nodiscard]] virtual std::uint32_t queue_depth() const = 0;
+  // A hint that this request comes soon. Changes nothing but the speed of the simulation.
+  virtual void expect(const Request& /*request*/) {}
+  // The power fails at `now`, and comes back. Requests in flight are never answered; volatile
+  // caches are empty. Returns the blocks in doubt, ascending and disjoint: each logical block there
+  // may hold, independently, its last content or an earlier one that a later write had not made
+  // durable (flush, FUA). Everything else holds its last content.
+  virtual std::vector<Extent> power_cut(Nanos /*now*/) { FLASHLAB_CHECK(false); }
+  // Saves or restores all state but the parameters, which must be the same.
+  virtual void archive(Archive& /*a*/) { FLASHLAB_CHECK(false); }
 };
 
 }  // namespace flashlab

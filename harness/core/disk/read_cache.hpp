@@ -5,21 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/units.hpp"
+#include "base/extent.hpp"
 
 namespace flashlab::disk {
-
-struct Extent {  // [begin, end)
-  Lba begin;
-  Lba end;
-  [[nodiscard]] Sectors length() const { return end - begin; }
-  [[nodiscard]] bool contains(const Extent& other) const {
-    return begin <= other.begin && other.end <= end;
-  }
-  [[nodiscard]] bool overlaps(const Extent& other) const {
-    return begin < other.end && other.begin < end;
-  }
-};
 
 class ReadCache {
  public:

@@ -1,0 +1,84 @@
+// A model's state as bytes. One function per class names its members for both directions, so that
+// saving and restoring cannot disagree:
+//
+//   void archive(Archive& a) { a.all(counters_, map_); ... }
+//
+// The bytes are for the build that wrote them: no conversion between versions or machines.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/check.hpp"
+
+namespace flashlab {
+
+class Archive {
+ public:
+  // Saves into `bytes`, which grows.
+  static Archive saving(std::vector<std::byte>& bytes) { return Archive(&bytes, {}); }
+  // Restores from what a model with the same parameters has saved. Throws OperatingError where the
+  // bytes end too early.
+  static Archive restoring(std::span<const std::byte> bytes) { return Archive(nullptr, bytes); }
+
+  [[nodiscard]] bool is_restoring() const { return out_ == nullptr; }
+
+  template <class... T>
+  void all(T&... members) {
+    (one(members), ...);
+  }
+
+  template <class T>
+  void one(T& member) {
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>);
+    raw(&member, sizeof(T));
+  }
+  template <class T>
+  void one(std::vector<T>& members) {
+    sized(members);
+    static_assert(std::is_trivially_copyable_v<T>);
+    raw(members.data(), members.size() * sizeof(T));
+  }
+  template <class T>
+  void one(std::deque<T>& members) {
+    sized(members);
+    for (T& member : members) one(member);
+  }
+
+  // After restoring: whether all bytes were used.
+  [[nodiscard]] bool at_end() const { return in_.empty(); }
+
+ private:
+  Archive(std::vector<std::byte>* out, std::span<const std::byte> in) : out_(out), in_(in) {}
+
+  template <class Container>
+  void sized(Container& members) {
+    std::size_t size = members.size();
+    one(size);
+    if (!is_restoring()) return;
+    require(size <= in_.size(), "the saved state is damaged: it ends too early");
+    members.resize(size);
+  }
+
+  void raw(void* at, std::size_t size) {
+    if (size == 0) return;
+    if (out_ != nullptr) {
+      const std::size_t end = out_->size();
+      out_->resize(end + size);
+      std::memcpy(out_->data() + end, at, size);
+      return;
+    }
+    require(size <= in_.size(), "the saved state is damaged: it ends too early");
+    std::memcpy(at, in_.data(), size);
+    in_ = in_.subspan(size);
+  }
+
+  std::vector<std::byte>* out_;
+  std::span<const std::byte> in_;
+};
+
+}  // namespace flashlab
