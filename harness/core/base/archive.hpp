@@ -49,6 +49,12 @@ class Archive {
     for (T& member : members) one(member);
   }
 
+  template <class T>
+  void block(T* members, std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    raw(members, count * sizeof(T));
+  }
+
   // After restoring: whether all bytes were used.
   [[nodiscard]] bool at_end() const { return in_.empty(); }
 

@@ -15,8 +15,7 @@
 
 #include "base/cancel.hpp"
 #include "base/check.hpp"
-#include "disk/hdd.hpp"
-#include "flash/ssd.hpp"
+#include "bind/convert.hpp"
 #include "host/block_layer.hpp"
 #include "io/file.hpp"
 #include "io/memory.hpp"
@@ -31,33 +30,15 @@ using namespace nb::literals;
 namespace flashlab {
 namespace {
 
-using DeviceParameters = std::variant<disk::HddParameters, flash::SsdParameters>;
-using ByteArray = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-std::unique_ptr<DeviceModel> make_device(const DeviceParameters& parameters, Host& host) {
-  return std::visit(
-      [&](const auto& p) -> std::unique_ptr<DeviceModel> {
-        using P = std::decay_t<decltype(p)>;
-        if constexpr (std::is_same_v<P, disk::HddParameters>) {
-          return std::make_unique<disk::Hdd>(p, host);
-        } else {
-          return std::make_unique<flash::Ssd>(p, host);
-        }
-      },
-      parameters);
-}
+using bind::ByteArray;
+using bind::Column;
+using bind::DeviceParameters;
+using bind::counters_of;
+using bind::make_device;
+using bind::to_numpy;
 
 std::span<const std::byte> bytes_of(const ByteArray& array) {
   return {reinterpret_cast<const std::byte*>(array.data()), array.size()};
-}
-
-template <class T>
-nb::object to_numpy(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
 }
 
 const char* error_class(ErrorKind kind) {
@@ -89,105 +70,7 @@ void translate(const std::exception_ptr& error, void* /*unused*/) {
   }
 }
 
-nb::dict device_counts(const DeviceCounters& c) {
-  nb::dict out;
-  out["read_ios"] = c.read_ios;
-  out["write_ios"] = c.write_ios;
-  out["trim_ios"] = c.trim_ios;
-  out["flush_ios"] = c.flush_ios;
-  out["read_bytes"] = c.read_bytes.count();
-  out["write_bytes"] = c.write_bytes.count();
-  out["trim_bytes"] = c.trim_bytes.count();
-  return out;
-}
-
-nb::dict counters_of(const DeviceModel& device) {
-  if (const auto* hdd = dynamic_cast<const disk::Hdd*>(&device)) {
-    const disk::HddCounters& c = hdd->counters();
-    nb::dict out = device_counts(c.device);
-    out["buffer_hits"] = c.buffer_hits;
-    out["stream_hits"] = c.stream_hits;
-    out["media_reads"] = c.media_reads;
-    out["media_writes"] = c.media_writes;
-    out["media_read_bytes"] = c.media_read_bytes.count();
-    out["media_write_bytes"] = c.media_write_bytes.count();
-    out["positioning_ns"] = c.positioning.count();
-    out["transferring_ns"] = c.transferring.count();
-    return out;
-  }
-  const auto& c = dynamic_cast<const flash::Ssd&>(device).counters();
-  nb::dict out = device_counts(c.device);
-  out["page_reads"] = c.page_reads;
-  out["page_programs"] = c.page_programs;
-  out["buffer_hits"] = c.buffer_hits;
-  return out;
-}
-
-void bind_parameters(nb::module_& m) {
-  nb::class_<disk::HddParameters>(m, "HddParameters",
-                                  "Everything that makes one disk; see the profile schema.")
-      .def(
-          "__init__",
-          [](disk::HddParameters* self, std::int64_t capacity_bytes, std::int64_t rpm,
-             std::int64_t heads, std::int64_t zones, std::int64_t outer_rate_bytes_per_s,
-             std::int64_t inner_rate_bytes_per_s, std::int64_t head_switch_ns,
-             std::int64_t track_to_track_seek_ns, std::int64_t average_seek_ns,
-             std::int64_t full_stroke_seek_ns, std::int64_t write_settle_ns,
-             std::int64_t link_rate_bytes_per_s, std::int64_t command_overhead_ns,
-             std::int64_t cache_bytes, std::int64_t read_segments, bool write_cache,
-             std::int64_t destage_idle_ns, std::uint32_t queue_depth, std::string scheduler,
-             std::int64_t start_angle_ns) {
-            new (self) disk::HddParameters{
-                {Bytes{capacity_bytes}, rpm, heads, zones, BytesPerSecond{outer_rate_bytes_per_s},
-                 BytesPerSecond{inner_rate_bytes_per_s}, Nanos{head_switch_ns},
-                 Nanos{track_to_track_seek_ns}},
-                {Nanos{track_to_track_seek_ns}, Nanos{average_seek_ns}, Nanos{full_stroke_seek_ns},
-                 Nanos{head_switch_ns}, Nanos{write_settle_ns}},
-                BytesPerSecond{link_rate_bytes_per_s},
-                Nanos{command_overhead_ns},
-                Bytes{cache_bytes},
-                read_segments,
-                write_cache,
-                Nanos{destage_idle_ns},
-                queue_depth,
-                std::move(scheduler),
-                Nanos{start_angle_ns}};
-          },
-          nb::kw_only(), "capacity_bytes"_a, "rpm"_a, "heads"_a, "zones"_a,
-          "outer_rate_bytes_per_s"_a, "inner_rate_bytes_per_s"_a, "head_switch_ns"_a,
-          "track_to_track_seek_ns"_a, "average_seek_ns"_a, "full_stroke_seek_ns"_a,
-          "write_settle_ns"_a, "link_rate_bytes_per_s"_a, "command_overhead_ns"_a, "cache_bytes"_a,
-          "read_segments"_a, "write_cache"_a, "destage_idle_ns"_a, "queue_depth"_a, "scheduler"_a,
-          "start_angle_ns"_a);
-
-  nb::class_<flash::SsdParameters>(m, "SsdParameters",
-                                   "Everything that makes one flash drive; see the profile schema.")
-      .def(
-          "__init__",
-          [](flash::SsdParameters* self, std::int64_t capacity_bytes, std::int64_t page_bytes,
-             std::int64_t channels, std::int64_t dies_per_channel, std::int64_t read_page_ns,
-             std::int64_t program_page_ns, std::int64_t channel_rate_bytes_per_s,
-             std::int64_t link_rate_bytes_per_s, std::int64_t command_time_ns,
-             std::int64_t write_latency_ns, std::int64_t write_buffer_bytes,
-             std::uint32_t queue_depth) {
-            new (self) flash::SsdParameters{Bytes{capacity_bytes},
-                                            Bytes{page_bytes},
-                                            channels,
-                                            dies_per_channel,
-                                            Nanos{read_page_ns},
-                                            Nanos{program_page_ns},
-                                            BytesPerSecond{channel_rate_bytes_per_s},
-                                            BytesPerSecond{link_rate_bytes_per_s},
-                                            Nanos{command_time_ns},
-                                            Nanos{write_latency_ns},
-                                            Bytes{write_buffer_bytes},
-                                            queue_depth};
-          },
-          nb::kw_only(), "capacity_bytes"_a, "page_bytes"_a, "channels"_a, "dies_per_channel"_a,
-          "read_page_ns"_a, "program_page_ns"_a, "channel_rate_bytes_per_s"_a,
-          "link_rate_bytes_per_s"_a, "command_time_ns"_a, "write_latency_ns"_a,
-          "write_buffer_bytes"_a, "queue_depth"_a);
-
+void bind_host(nb::module_& m) {
   nb::class_<host::HostParameters>(m, "HostParameters",
                                    "The machine above the device; see the host profiles.")
       .def(
@@ -494,7 +377,8 @@ NB_MODULE(_core, m) {
   m.doc() = "The compiled core of the harness: device models, join engine, storage.";
   m.attr("version") = FLASHLAB_CORE_VERSION;
   nb::register_exception_translator(flashlab::translate);
-  flashlab::bind_parameters(m);
+  flashlab::bind::bind_devices(m);
+  flashlab::bind_host(m);
   flashlab::bind_storage(m);
   flashlab::bind_replay(m);
   flashlab::bind_join(m);

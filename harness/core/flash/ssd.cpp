@@ -8,142 +8,392 @@ namespace flashlab::flash {
 
 namespace {
 
+// For preconditioning: the FTL works, and nothing takes time.
+struct Timeless {
+  void program(Page /*page*/, Die /*die*/, Work /*work*/) {}
+  void read(Die /*die*/, std::uint32_t /*units*/, Work /*work*/) {}
+  void erase(Block /*block*/) {}
+  void settle(Block /*block*/, const PageMap& /*map*/) {}
+  void before_choice() {}
+};
+
+constexpr std::uint32_t kPrefetchDistance = 16;
+
+FtlParameters ftl_parameters(const SsdParameters& p) {
+  FtlParameters ftl = p.ftl;
+  ftl.gc_placement = find_gc_placement(p.gc_placement);
+  return ftl;
+}
+
+std::vector<Attribution::Range> in_pages(const SsdParameters& p) {
+  std::vector<Attribution::Range> pages;
+  Lba last;
+  for (const NamedRange& range : p.ranges) {
+    const Bytes begin = to_bytes(range.extent.begin);
+    const Bytes end = to_bytes(range.extent.end);
+    require(range.extent.begin >= last && begin < end && end <= p.geometry.capacity,
+            "range " + range.name + ": ranges must ascend, be disjoint and lie on the device");
+    require(begin % p.geometry.map_unit == Bytes{0} && end % p.geometry.map_unit == Bytes{0},
+            "range " + range.name + ": must begin and end at a multiple of map_unit");
+    pages.push_back({static_cast<Lpn>(begin / p.geometry.map_unit),
+                     static_cast<Lpn>(end / p.geometry.map_unit)});
+    last = range.extent.end;
+  }
+  return pages;
+}
+
 void validate(const SsdParameters& p) {
-  require(p.page.count() >= 512 && p.page.count() % 512 == 0 && p.page.count() <= 1 << 20,
-          "page: must be a multiple of 512 B, at most 1 MiB");
-  require(p.capacity.count() >= p.page.count() && p.capacity % p.page == Bytes{0},
-          "capacity: must be a multiple of the page size");
-  require(p.channels >= 1 && p.channels <= 64, "channels: must lie between 1 and 64");
-  require(p.dies_per_channel >= 1 && p.dies_per_channel <= 64,
-          "dies_per_channel: must lie between 1 and 64");
-  require(p.read_page > Nanos{0} && p.program_page > Nanos{0},
-          "read_page and program_page: must be above zero");
-  require(p.channel_rate.count() >= 1'000'000 && p.link_rate.count() >= 1'000'000,
-          "channel_rate and link_rate: must be at least 1 MB/s");
-  require(p.command_time >= Nanos{0} && p.write_latency >= Nanos{0},
-          "command_time and write_latency: must not be negative");
-  require(p.write_buffer >= p.page, "write_buffer: must hold at least one page");
+  require(p.link_rate.count() >= 1'000'000, "link_rate: must be at least 1 MB/s");
+  require(p.command_time >= Nanos{0} && p.read_latency >= Nanos{0} && p.write_latency >= Nanos{0},
+          "command_time, read_latency and write_latency: must not be negative");
+  require(p.slc_cache.count() >= 0, "slc_cache: must not be negative");
+  require(p.trim_max_ranges >= 1, "trim_max_ranges: must be at least 1");
+  require(p.background_idle >= Nanos{0}, "background_idle: must not be negative");
   require(p.queue_depth >= 1, "queue_depth: must be at least 1");
+  const Bytes page = p.geometry.page * p.geometry.planes;
+  require(p.write_buffer >= page * (std::int64_t{p.ftl.streams} + 1),
+          "write_buffer: must hold a page (all planes of a die) for each stream, and one more");
 }
 
 }  // namespace
 
-Ssd::Ssd(const SsdParameters& p, Host& host) : parameters_(p), host_(host) {
-  validate(p);
-  const std::int64_t dies = p.channels * p.dies_per_channel;
-  die_free_.resize(static_cast<std::size_t>(dies));
-  channel_free_.resize(static_cast<std::size_t>(p.channels));
-  die_of_page_.resize(static_cast<std::size_t>(p.capacity / p.page));
-  for (std::size_t i = 0; i < die_of_page_.size(); ++i) {
-    die_of_page_[i] = static_cast<Die>(i % die_free_.size());
-  }
+// The dies, behind whatever must happen before a block is chosen.
+class Ssd::Backend {
+ public:
+  explicit Backend(Ssd& ssd) : ssd_(ssd) {}
+  void program(Page page, Die die, Work work) { ssd_.nand_.program(page, die, work); }
+  void read(Die die, std::uint32_t units, Work work) { ssd_.nand_.read(die, units, work); }
+  void erase(Block block) { ssd_.nand_.erase(block); }
+  void settle(Block block, const PageMap& map) { ssd_.nand_.settle(block, map); }
+  void before_choice() { ssd_.firmware_free_ += ssd_.trim_->before_collection(ssd_); }
+
+ private:
+  Ssd& ssd_;
+};
+
+Ssd::Ssd(const SsdParameters& p, Host& host)
+    : parameters_((validate(p), p)),
+      host_(host),
+      placement_(find_placement(p.placement)),
+      trim_(make_trim_policy(p.trim, p.trim_costs)),
+      ftl_(Geometry(p.geometry), ftl_parameters(p), in_pages(p)),
+      nand_(ftl_.geometry(), p.nand),
+      buffer_units_(static_cast<std::uint32_t>(p.write_buffer / p.geometry.map_unit)),
+      slc_left_(p.slc_cache) {
+  for (const NamedRange& range : p.ranges) ranges_.push_back({range.extent, range.stream});
 }
 
 void Ssd::submit(Tag tag, const Request& request, Nanos now) {
   FLASHLAB_CHECK(request.op == Op::flush ||
                  (request.sectors > Sectors{0} && request.lba >= Lba{0} &&
-                  to_bytes(request.lba + request.sectors) <= parameters_.capacity));
-  processor_free_ = std::max(processor_free_, now) + parameters_.command_time;
+                  to_bytes(request.lba + request.sectors) <= capacity()));
+  wake(now);
+  link_.forget_before(now);
+  while (!unanswered_.empty() && unanswered_.front().done <= now) unanswered_.pop_front();
+  const bool alone = request.op == Op::trim && !parameters_.trim_queued;
+  const Nanos begin = std::max({now, barrier_, alone ? last_done_ : now});
+  firmware_free_ = std::max(firmware_free_, begin) + parameters_.command_time;
+  counters_.command_time += parameters_.command_time;
+  const Nanos end = serve(request, firmware_free_);
+  if (alone) barrier_ = end;
+  last_done_ = std::max(last_done_, end);
+  quiet_since_ = std::max(quiet_since_, last_done_);
+  host_.done(tag, end);
+}
+
+void Ssd::wake(Nanos now) {
+  if (parameters_.background_gc || parameters_.slc_cache.count() > 0) idle_until(now);
+  nand_.present(now);
+}
+
+void Ssd::expect(const Request& request) {
+  if (request.op == Op::flush) return;
+  ftl_.expect(ftl_.geometry().lpn_of(to_bytes(request.lba)));
+}
+
+Nanos Ssd::serve(const Request& request, Nanos begin) {
   DeviceCounters& count = counters_.device;
   const Bytes bytes = to_bytes(request.sectors);
-  Nanos end = processor_free_;
   switch (request.op) {
     case Op::read:
       ++count.read_ios;
       count.read_bytes += bytes;
-      end = read(request, processor_free_);
-      break;
-    case Op::write:
+      return read(request, begin);
+    case Op::write: {
       ++count.write_ios;
       count.write_bytes += bytes;
-      end = write(request, processor_free_);
-      if (request.fua) end = std::max(end, flush(end));
-      break;
-    case Op::trim:  // no free-space accounting yet: the command costs its handling, no more
+      Nanos end = write(request, begin);
+      if (request.fua) end = flush(end);
+      unanswered_.push_back({{request.lba, request.lba + request.sectors}, end});
+      return end;
+    }
+    case Op::trim:
       ++count.trim_ios;
-      count.trim_bytes += bytes;
-      break;
-    case Op::flush:
+      return trim(request, begin);
+    case Op::flush: {
       ++count.flush_ios;
-      end = flush(processor_free_);
-      break;
+      const Nanos end = flush(begin);
+      trimmed_.clear();
+      return end;
+    }
   }
-  host_.done(tag, end);
+  FLASHLAB_CHECK(false);
 }
 
-// Pages stream to the host as they come off their channels: the link is busy for the bytes, and
-// free for others between them.
+// Neighbouring units on one physical page are one read of it.
 Nanos Ssd::read(const Request& request, Nanos begin) {
+  const Geometry& geometry = ftl_.geometry();
   const Bytes first = to_bytes(request.lba);
   const Bytes last = first + to_bytes(request.sectors);
   Nanos end = begin;
-  for (std::int64_t page = first / parameters_.page; page * parameters_.page < last; ++page) {
-    const Bytes from = std::max(first, page * parameters_.page);
-    const Bytes to = std::min(last, (page + 1) * parameters_.page);
-    end = std::max(end, over_link(to - from, read_page(page, to - from, begin)));
+  Bytes at = first;
+  while (at < last) {
+    const Lpn lpn = geometry.lpn_of(at);
+    const Slot slot = ftl_.map().find(lpn);
+    Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
+    for (Lpn next = lpn + 1; to < last; ++next) {
+      const Slot other = ftl_.map().find(next);
+      const bool same_page = slot == kNoSlot ? other == kNoSlot
+                                             : other != kNoSlot && geometry.page_of(other) ==
+                                                                       geometry.page_of(slot);
+      if (!same_page) break;
+      to = std::min(last, geometry.unit() * (std::int64_t{next} + 1));
+    }
+    end = std::max(end, over_link(to - at, read_page(to - at, slot, begin)));
+    at = to;
   }
-  return end;
+  return end + parameters_.read_latency;
 }
 
-Nanos Ssd::read_page(std::int64_t page, Bytes bytes, Nanos begin) {
-  const Die die = die_of_page_[static_cast<std::size_t>(page)];
-  Nanos& die_free = die_free_[die];
-  Nanos& channel = channel_free_[die % channel_free_.size()];
-  const Nanos sensed = std::max(begin, die_free) + parameters_.read_page;
-  const Nanos sent = std::max(sensed, channel) + transfer_time(bytes, parameters_.channel_rate);
-  channel = sent;
-  die_free = sent;
-  ++counters_.page_reads;
-  return sent;
+Nanos Ssd::read_page(Bytes bytes, Slot slot, Nanos begin) {
+  if (slot == kNoSlot) {
+    ++counters_.unmapped_reads;
+    return begin;
+  }
+  if (in_ram(slot, begin)) {
+    ++counters_.buffer_hits;
+    return begin;
+  }
+  return nand_.host_read(ftl_.geometry().die_of(slot), bytes, begin);
 }
 
 Nanos Ssd::write(const Request& request, Nanos begin) {
-  const Bytes first = to_bytes(request.lba);
-  const Bytes last = first + to_bytes(request.sectors);
+  const Geometry& geometry = ftl_.geometry();
+  const Bytes last = to_bytes(request.lba + request.sectors);
+  if (!trimmed_.empty()) trimmed_.erase({request.lba, request.lba + request.sectors});
+  trim_->written({request.lba, request.lba + request.sectors});
   Nanos end = begin;
-  for (std::int64_t page = first / parameters_.page; page * parameters_.page < last; ++page) {
-    const Bytes from = std::max(first, page * parameters_.page);
-    const Bytes to = std::min(last, (page + 1) * parameters_.page);
-    const Nanos room = wait_for_buffer(parameters_.page, begin);
-    end = over_link(to - from, room);
-    buffered_.push_back({program_page(page, end), parameters_.page});
-    buffered_bytes_ += parameters_.page;
+  for (Bytes at = to_bytes(request.lba); at < last;) {
+    const Lpn lpn = geometry.lpn_of(at);
+    const Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
+    end = write_unit(request, lpn, to - at, begin);
+    at = to;
   }
   return end + parameters_.write_latency;
 }
 
-Nanos Ssd::program_page(std::int64_t page, Nanos begin) {
-  const auto die = static_cast<Die>(next_die_++ % static_cast<std::int64_t>(die_free_.size()));
-  die_of_page_[static_cast<std::size_t>(page)] = die;
-  Nanos& die_free = die_free_[die];
-  Nanos& channel = channel_free_[die % channel_free_.size()];
-  const Nanos start = std::max({begin, die_free, channel});
-  channel = start + transfer_time(parameters_.page, parameters_.channel_rate);
-  die_free = channel + parameters_.program_page;
-  ++counters_.page_programs;
-  return die_free;
-}
-
-Nanos Ssd::wait_for_buffer(Bytes bytes, Nanos begin) {
-  Nanos room = begin;
-  while (!buffered_.empty() && (buffered_.front().programmed <= room ||
-                                buffered_bytes_ + bytes > parameters_.write_buffer)) {
-    room = std::max(room, buffered_.front().programmed);
-    buffered_bytes_ -= buffered_.front().bytes;
-    buffered_.pop_front();
+// Returns when the unit's data is in the buffer.
+Nanos Ssd::write_unit(const Request& request, Lpn lpn, Bytes bytes, Nanos begin) {
+  const Slot old = ftl_.map().find(lpn);
+  if (old != kNoSlot) {
+    const Page page = ftl_.geometry().page_of(old);
+    if (ftl_.in_open_host_page(old) ||
+        nand_.replaceable(page, ftl_.geometry().block_of(old), begin)) {
+      ++counters_.coalesced_units;
+      return over_link(bytes, begin);
+    }
   }
-  return room;
+  const Nanos room = admit_unit(begin);
+  const Nanos arrived = over_link(bytes, room);
+  const bool merges = old != kNoSlot && bytes < ftl_.geometry().unit();
+  place(lpn, request, merges ? std::max(arrived, merge_read(old, begin)) : arrived);
+  return arrived;
 }
 
-Nanos Ssd::flush(Nanos begin) const {
-  Nanos end = begin;
-  for (const Buffered& b : buffered_) end = std::max(end, b.programmed);
-  return end;
+// A unit that is written in part needs the rest of its old content before it can be programmed.
+Nanos Ssd::merge_read(Slot slot, Nanos begin) {
+  if (in_ram(slot, begin)) return begin;
+  ++counters_.merge_reads;
+  return nand_.host_read(ftl_.geometry().die_of(slot), ftl_.geometry().unit(), begin);
+}
+
+void Ssd::place(Lpn lpn, const Request& request, Nanos ready) {
+  nand_.set_ready(ready);
+  choose_slc();
+  Backend backend(*this);
+  const StreamId stream = placement_(request, ranges_, parameters_.ftl.streams);
+  const std::uint64_t pages = ftl_.counters().host_pages;
+  ftl_.write(backend, lpn, stream, label_of(request));
+  if (parameters_.slc_cache.count() > 0 && ftl_.counters().host_pages != pages &&
+      slc_left_ >= ftl_.geometry().page()) {
+    slc_left_ -= ftl_.geometry().page();
+  }
+}
+
+void Ssd::choose_slc() {
+  if (parameters_.slc_cache.count() > 0) nand_.set_slc(slc_left_ >= ftl_.geometry().page());
+}
+
+// A place in the buffer for one unit, and from when on. Writes get their places in order.
+Nanos Ssd::admit_unit(Nanos begin) {
+  admitted_ = std::max(admitted_, begin);
+  while (buffered_ >= buffer_units_) {
+    admitted_ = std::max(admitted_, nand_.release_oldest());
+    buffered_ -= ftl_.geometry().slots_per_page();
+  }
+  ++buffered_;
+  return admitted_;
+}
+
+void Ssd::pad(Nanos ready) {
+  nand_.set_ready(ready);
+  choose_slc();
+  const std::uint64_t before = ftl_.counters().padded_units;
+  Backend backend(*this);
+  ftl_.pad_host_pages(backend);
+  buffered_ += static_cast<std::uint32_t>(ftl_.counters().padded_units - before);
+}
+
+Nanos Ssd::flush(Nanos begin) {
+  if (parameters_.power_loss_protection) return begin;
+  pad(begin);
+  return nand_.drain(begin);
+}
+
+Nanos Ssd::trim(const Request& request, Nanos begin) {
+  const Extent single{request.lba, request.lba + request.sectors};
+  const std::span<const Extent> ranges =
+      request.ranges.empty() ? std::span(&single, 1) : request.ranges;
+  require(ranges.size() <= parameters_.trim_max_ranges,
+          "TRIM: " + std::to_string(ranges.size()) + " ranges in one command; the drive takes " +
+              std::to_string(parameters_.trim_max_ranges));
+  for (const Extent& range : ranges) counters_.device.trim_bytes += to_bytes(range.length());
+  firmware_free_ = begin + trim_->command(ranges, *this, counters_.trim);
+  for (const Extent& range : ranges) unanswered_.push_back({range, firmware_free_});
+  return firmware_free_;
+}
+
+void Ssd::unmap(const Extent& extent) {
+  const std::int64_t unit = ftl_.geometry().unit().count();
+  const auto first = static_cast<Lpn>(ceil_div(to_bytes(extent.begin).count(), unit));
+  const auto last = static_cast<Lpn>(to_bytes(extent.end).count() / unit);
+  for (Lpn lpn = first; lpn < last;) {
+    const Lpn begin = lpn;
+    while (lpn < last && ftl_.trim(lpn)) ++lpn;
+    if (begin < lpn) trimmed_.insert({to_lba(Bytes{begin * unit}), to_lba(Bytes{lpn * unit})});
+    while (lpn < last && ftl_.map().find(lpn) == kNoSlot) ++lpn;
+  }
+}
+
+// What the drive does for itself in the time nobody asked for, up to `now`.
+void Ssd::idle_until(Nanos now) {
+  Nanos when = quiet_since_ + parameters_.background_idle;
+  while (when < now && nand_.idle_at(now)) {
+    when = std::max(when, nand_.finished());
+    if (when >= now || !work_when_idle(when)) return;
+  }
+}
+
+bool Ssd::work_when_idle(Nanos when) {
+  nand_.set_ready(when);
+  if (const Nanos spent = trim_->idle(*this); spent > Nanos{0}) {
+    firmware_free_ = std::max(firmware_free_, when) + spent;
+    return true;
+  }
+  if (slc_left_ + ftl_.geometry().page() <= parameters_.slc_cache) {
+    nand_.fold(fold_die_);
+    fold_die_ = fold_die_ + 1 == ftl_.geometry().dies() ? 0 : fold_die_ + 1;
+    slc_left_ += ftl_.geometry().page();
+    ++counters_.folded_pages;
+    return true;
+  }
+  if (!parameters_.background_gc) return false;
+  Backend backend(*this);
+  return ftl_.collect_ahead(backend, ftl_.reserve_blocks() + parameters_.background_target);
+}
+
+bool Ssd::in_ram(Slot slot, Nanos now) {
+  return ftl_.in_open_host_page(slot) ||
+         nand_.holds(ftl_.geometry().page_of(slot), ftl_.geometry().block_of(slot), now);
+}
+
+StreamId Ssd::label_of(const Request& request) const {
+  const StreamId streams = parameters_.ftl.streams;
+  if (parameters_.placement == "range") return placement_(request, ranges_, streams);
+  return request.stream < streams ? request.stream : StreamId{0};
 }
 
 Nanos Ssd::over_link(Bytes bytes, Nanos ready) {
-  link_free_ = std::max(ready, link_free_) + transfer_time(bytes, parameters_.link_rate);
-  return link_free_;
+  const Nanos length = transfer_time(bytes, parameters_.link_rate);
+  return link_.take(ready, length) + length;
+}
+
+std::vector<Extent> Ssd::power_cut(Nanos now) {
+  wake(now);
+  ExtentSet doubt;
+  const auto unit = to_sectors(ftl_.geometry().unit());
+  for (const Recent& recent : unanswered_) {
+    if (recent.done > now) doubt.insert(recent.extent);
+  }
+  if (!parameters_.power_loss_protection) {
+    std::vector<Lpn> lpns;
+    nand_.unprogrammed(now, ftl_.map(), lpns);
+    std::vector<Slot> open;
+    ftl_.open_host_slots(open);
+    for (const Slot slot : open) {
+      if (ftl_.map().is_valid(slot)) lpns.push_back(ftl_.map().lpn_at(slot));
+    }
+    for (const Lpn lpn : lpns) {
+      const Lba begin{lpn * unit.count()};
+      doubt.insert({begin, begin + unit});
+    }
+    for (const Extent& extent : trimmed_.extents()) doubt.insert(extent);
+  }
+  Timeless timeless;
+  ftl_.pad_host_pages(timeless);
+  nand_.restart(now);
+  buffered_ = 0;
+  link_.reset(now);
+  firmware_free_ = barrier_ = last_done_ = quiet_since_ = admitted_ = now;
+  unanswered_.clear();
+  trimmed_.clear();
+  return doubt.extents();
+}
+
+void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed) {
+  require(fill_ratio >= 0.0 && fill_ratio <= 1.0, "fill_ratio: must lie between 0 and 1");
+  require(overwrites >= 0.0 && overwrites <= 1000.0, "overwrites: must lie between 0 and 1000");
+  Timeless timeless;
+  const auto filled = static_cast<Lpn>(fill_ratio * ftl_.geometry().lpns());
+  for (Lpn lpn = 0; lpn < filled; ++lpn) ftl_.write(timeless, lpn, 0, 0);
+  const auto count = static_cast<std::uint64_t>(overwrites * filled);
+  Prng random(seed);
+  std::vector<Lpn> ahead(kPrefetchDistance);
+  for (std::uint64_t i = 0; i < count + kPrefetchDistance; ++i) {
+    Lpn& next = ahead[i % kPrefetchDistance];
+    if (i >= kPrefetchDistance) ftl_.write(timeless, next, 0, 0);
+    next = static_cast<Lpn>(random.below(filled));
+    ftl_.expect(next);
+  }
+  ftl_.pad_host_pages(timeless);
+  reset_counters();
+}
+
+void Ssd::reset_counters() {
+  counters_ = {};
+  ftl_.reset_counters();
+  nand_.reset_counters();
+}
+
+void Ssd::archive(Archive& a) {
+  ftl_.archive(a);
+  nand_.archive(a);
+  trim_->archive(a);
+  a.one(counters_);
+  link_.archive(a);
+  a.all(buffered_, admitted_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_, quiet_since_,
+        unanswered_);
+  trimmed_.archive(a);
 }
 
 }  // namespace flashlab::flash

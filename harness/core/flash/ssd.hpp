@@ -1,79 +1,146 @@
-// A flash drive: command processor, dies behind channels, a write buffer, a host link.
+// A flash drive: firmware, host link, write buffer, translation layer, dies behind channels.
 //
-// Each is a resource with a time at which it becomes free; a request's completion is known when it
-// is submitted, since nothing overtakes on any of them. Pages go to the dies in turn, wherever
-// their address (log-structured placement); a read goes to the die that holds the page.
-// No garbage collection yet: this is the drive with enough free blocks.
+// What is modelled, and from where, is in docs/architecture.md; how far it can be trusted in
+// docs/validation.md. A request's completion is known when it is submitted: nothing overtakes on
+// the firmware, reads go before work that has not begun, and whatever a write must wait for is dated
+// at once.
+//
+// The parts:  firmware  one core; each command takes its time, and TRIM as much as it takes
+//             link      transfers to and from the host
+//             buffer    volatile RAM (unless power_loss_protection): a write is acknowledged when
+//                       its data is there; pages go to their dies as soon as they are complete
+//             Ftl       where everything is; garbage collection
+//             Nand      dies and channels in time
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "base/device.hpp"
+#include "base/extent_set.hpp"
+#include "flash/ftl.hpp"
+#include "flash/lane.hpp"
+#include "flash/nand.hpp"
+#include "flash/policy/trim.hpp"
 
 namespace flashlab::flash {
 
+struct NamedRange {
+  std::string name;
+  Extent extent;
+  StreamId stream = 0;  // for placement `range`
+};
+
 struct SsdParameters {
-  Bytes capacity;
-  Bytes page;
-  std::int64_t channels = 0;
-  std::int64_t dies_per_channel = 0;
-  Nanos read_page;     // tR: cells to page register
-  Nanos program_page;  // tPROG
-  BytesPerSecond channel_rate;
+  GeometryParameters geometry;
+  NandParameters nand;
+  FtlParameters ftl;
+  std::string gc_placement = "separate";
+  std::string placement = "none";
+  std::vector<NamedRange> ranges;  // ascending, disjoint
   BytesPerSecond link_rate;
-  Nanos command_time;   // firmware time of every command; commands are handled one after another
-  Nanos write_latency;  // from the last byte over the link to the acknowledgement of a write
+  Nanos command_time;   // of the firmware, for every command; one after another
+  Nanos read_latency;   // of every read, on top: occupies nothing
+  Nanos write_latency;  // from the last byte over the link to the acknowledgement
   Bytes write_buffer;
+  bool power_loss_protection = false;
+  Bytes slc_cache;  // written first and at SLC speed; emptied when idle
+  std::string trim = "immediate";
+  TrimCosts trim_costs;
+  bool trim_queued = true;  // false: SATA's non-NCQ command, alone in the drive
+  std::uint32_t trim_max_ranges = 1;
+  bool background_gc = false;
+  Nanos background_idle;  // quiet time after which the drive works for itself
+  std::uint32_t background_target = 4;  // free blocks per group that it then aims at, above reserve
   std::uint32_t queue_depth = 1;
 };
 
 struct SsdCounters {
   DeviceCounters device;
-  std::uint64_t page_reads = 0;
-  std::uint64_t page_programs = 0;
-  std::uint64_t buffer_hits = 0;
+  std::uint64_t coalesced_units = 0;  // written again before their page was programmed
+  std::uint64_t buffer_hits = 0;      // pages read from RAM
+  std::uint64_t unmapped_reads = 0;   // pages read that hold nothing
+  std::uint64_t merge_reads = 0;      // pages read because a write covered a unit in part
+  std::uint64_t folded_pages = 0;     // moved out of the SLC cache
+  Nanos command_time;                 // of the firmware
+  TrimCounters trim;
 };
 
-class Ssd final : public DeviceModel {
+class Ssd final : public DeviceModel, private TrimTarget {
  public:
   // Throws OperatingError for parameters that no drive can have.
   Ssd(const SsdParameters& parameters, Host& host);
 
   void submit(Tag tag, const Request& request, Nanos now) override;
-  void wake(Nanos /*now*/) override {}
-  [[nodiscard]] Bytes capacity() const override { return parameters_.capacity; }
+  // Lets idle work happen up to `now`.
+  void wake(Nanos now) override;
+  [[nodiscard]] Bytes capacity() const override { return ftl_.geometry().capacity(); }
   [[nodiscard]] bool rotational() const override { return false; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
+  void expect(const Request& request) override;
+  std::vector<Extent> power_cut(Nanos now) override;
+  void archive(Archive& a) override;
+
+  // Brings the drive to a state without taking time, and clears all counters: the first
+  // `fill_ratio` of the address space is written in order, then `overwrites` times as much as it
+  // holds is written again, uniformly at random over it.
+  void precondition(double fill_ratio, double overwrites, std::uint64_t seed);
+
   [[nodiscard]] const SsdCounters& counters() const { return counters_; }
+  [[nodiscard]] const Ftl& ftl() const { return ftl_; }
+  [[nodiscard]] const Nand& nand() const { return nand_; }
+  [[nodiscard]] const SsdParameters& parameters() const { return parameters_; }
+  void reset_counters();
 
  private:
-  using Die = std::uint16_t;
-  struct Buffered {
-    Nanos programmed;
-    Bytes bytes;
+  class Backend;  // what the FTL's operations cost, and whom they must ask first
+  struct Recent {
+    Extent extent;
+    Nanos done;
   };
 
+  Nanos serve(const Request& request, Nanos begin);
   Nanos read(const Request& request, Nanos begin);
+  Nanos read_page(Bytes bytes, Slot slot, Nanos begin);
   Nanos write(const Request& request, Nanos begin);
-  Nanos flush(Nanos begin) const;
-  Nanos read_page(std::int64_t page, Bytes bytes, Nanos begin);
-  Nanos program_page(std::int64_t page, Nanos begin);
-  Nanos wait_for_buffer(Bytes bytes, Nanos begin);
+  Nanos write_unit(const Request& request, Lpn lpn, Bytes bytes, Nanos begin);
+  Nanos merge_read(Slot slot, Nanos begin);
+  Nanos flush(Nanos begin);
+  Nanos trim(const Request& request, Nanos begin);
+  void unmap(const Extent& extent) override;
+  Nanos admit_unit(Nanos begin);
+  void place(Lpn lpn, const Request& request, Nanos ready);
+  void choose_slc();
+  void pad(Nanos ready);
+  void idle_until(Nanos now);
+  bool work_when_idle(Nanos when);
+  [[nodiscard]] bool in_ram(Slot slot, Nanos now);
+  [[nodiscard]] StreamId label_of(const Request& request) const;
   Nanos over_link(Bytes bytes, Nanos ready);
 
   SsdParameters parameters_;
   Host& host_;
+  Placement placement_;
+  std::vector<RangeStream> ranges_;
+  std::unique_ptr<TrimPolicy> trim_;
+  Ftl ftl_;
+  Nand nand_;
   SsdCounters counters_;
-  std::vector<Die> die_of_page_;  // logical page -> die
-  std::vector<Nanos> die_free_;
-  std::vector<Nanos> channel_free_;
-  std::deque<Buffered> buffered_;  // in order of programming's end
-  Bytes buffered_bytes_;
-  Nanos processor_free_;
-  Nanos link_free_;
-  std::int64_t next_die_ = 0;
+  Lane link_;
+  std::uint32_t buffer_units_;  // size
+  std::uint32_t buffered_ = 0;  // units in it, open pages included
+  Nanos admitted_;               // when the last of them got its place
+  Bytes slc_left_;
+  Die fold_die_ = 0;
+  Nanos firmware_free_;
+  Nanos barrier_;    // a non-queued command has the drive for itself until then
+  Nanos last_done_;  // of all commands so far
+  Nanos quiet_since_;
+  std::deque<Recent> unanswered_;  // writes and TRIMs, by submission
+  ExtentSet trimmed_;              // since the last flush
 };
 
 }  // namespace flashlab::flash

@@ -1,0 +1,118 @@
+#include "flash/ftl.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace flashlab::flash {
+
+Ftl::Ftl(const Geometry& geometry, const FtlParameters& p, std::vector<Attribution::Range> ranges)
+    : geometry_(geometry),
+      parameters_(p),
+      victim_policy_(make_victim_policy(p.gc_policy, p.gc_choices)),
+      random_(p.seed),
+      map_(geometry),
+      blocks_(geometry),
+      attribution_(geometry.lpns(), p.streams, std::move(ranges)),
+      gc_streams_(p.gc_placement == GcPlacement::separate ? 1 : p.streams),
+      live_(geometry.groups()),
+      host_blocks_(std::size_t{geometry.groups()} * p.streams),
+      host_pages_(p.streams),
+      host_group_(p.streams, geometry.groups() - 1),
+      gc_blocks_(std::size_t{geometry.groups()} * gc_streams_),
+      gc_pages_(std::size_t{geometry.groups()} * gc_streams_) {
+  require(p.streams >= 1 && p.streams <= 64, "streams: must lie between 1 and 64");
+  require(p.reserve_blocks >= 1, "reserve_blocks: collection needs at least 1");
+  const std::uint32_t open =
+      p.streams + (p.gc_placement == GcPlacement::mixed ? 0 : gc_streams_) + p.reserve_blocks;
+  // With every other block closed, one of them must have an invalid slot: a group never holds more
+  // than that many live units less one page.
+  const std::uint32_t per_group = geometry.blocks_per_group();
+  live_limit_ = per_group <= open
+                    ? 0
+                    : (per_group - open) * geometry.slots_per_block() - geometry.slots_per_page();
+  const std::uint64_t room = std::uint64_t{live_limit_} * geometry.groups();
+  const std::uint64_t held = std::uint64_t{geometry.lpns()} +
+                             std::uint64_t{geometry.groups()} * geometry.slots_per_page();
+  require(room >= held,
+          "overprovision: " + std::to_string(per_group) + " blocks per group leave no room beside " +
+              std::to_string(open) +
+              " open and reserved ones; use more over-provisioning, smaller blocks, fewer dies or "
+              "allocation global");
+}
+
+bool Ftl::trim(Lpn lpn) {
+  const Slot slot = map_.find(lpn);
+  if (slot == kNoSlot) return false;
+  const Block block = geometry_.block_of(slot);
+  map_.unbind(lpn, slot, block);
+  --live_[geometry_.group_of(block)];
+  ++counters_.trimmed_units;
+  return true;
+}
+
+// Groups take turns page by page, so that neighbouring pages are written and read in parallel. One
+// that is full of live data is passed over.
+Group Ftl::next_group(StreamId stream) {
+  const Group groups = geometry_.groups();
+  Group& group = host_group_[stream];
+  for (Group tries = 0; tries < groups; ++tries) {
+    group = group + 1 == groups ? 0 : group + 1;
+    if (live_[group] + geometry_.slots_per_page() <= live_limit_) return group;
+  }
+  FLASHLAB_CHECK(false);  // excluded by the constructor
+}
+
+void Ftl::open_page(OpenBlock& block, OpenPage& page) {
+  page.next = geometry_.first_slot(block.block) + block.next_page * geometry_.slots_per_page();
+  page.left = geometry_.slots_per_page();
+  ++block.next_page;
+  --block.pages_left;
+}
+
+std::size_t Ftl::choose_victim(Group group) {
+  const VictimView view{map_.valid_counts(group), PageMap::kWithheld,        blocks_.closed_at(group),
+                        blocks_.closings(),       geometry_.slots_per_block(), random_};
+  const std::size_t victim = victim_policy_->choose(view);
+  FLASHLAB_CHECK(victim < view.valid.size() && view.valid[victim] < PageMap::kWithheld);
+  return victim;
+}
+
+Ftl::OpenBlock& Ftl::gc_block(Group group, StreamId stream) {
+  if (parameters_.gc_placement == GcPlacement::mixed) return host_block(group, stream);
+  return gc_blocks_[std::size_t{group} * gc_streams_ + (gc_streams_ == 1 ? 0 : stream)];
+}
+
+Ftl::OpenPage& Ftl::gc_page(Group group, StreamId stream) {
+  return gc_pages_[std::size_t{group} * gc_streams_ + (gc_streams_ == 1 ? 0 : stream)];
+}
+
+bool Ftl::in_open_host_page(Slot slot) const {
+  const Page page = geometry_.page_of(slot);
+  return std::any_of(host_pages_.begin(), host_pages_.end(), [&](const OpenPage& open) {
+    return open.left > 0 && geometry_.page_of(open.next) == page;
+  });
+}
+
+void Ftl::open_host_slots(std::vector<Slot>& out) const {
+  for (const OpenPage& open : host_pages_) {
+    if (open.left == 0) continue;
+    const Slot first = geometry_.page_of(open.next) * geometry_.slots_per_page();
+    for (Slot slot = first; slot < open.next; ++slot) out.push_back(slot);
+  }
+}
+
+void Ftl::reset_counters() {
+  counters_ = {};
+  attribution_.reset();
+}
+
+void Ftl::archive(Archive& a) {
+  a.one(random_);
+  map_.archive(a);
+  blocks_.archive(a);
+  attribution_.archive(a);
+  a.all(counters_, live_, host_blocks_, host_pages_, host_group_, gc_blocks_, gc_pages_);
+}
+
+}  // namespace flashlab::flash

@@ -1,0 +1,279 @@
+// The translation layer: log-structured placement, garbage collection, TRIM. Mechanism only; which
+// block is collected and which stream a write belongs to is decided by policies.
+//
+// It knows no time. Whatever costs time on the dies is told to a `Nand`, which has
+//   void program(Page page, Die die, Work work)           a complete page goes to its die
+//   void read(Die die, std::uint32_t units, Work work)    units that share a physical page
+//   void erase(Block block)
+//   void before_choice()                                  a block is about to be chosen
+//   void settle(Block block, const PageMap& map)          ... and has been: it will be collected
+// so that the same mechanism runs with timing, and bare for preconditioning.
+//
+// Invariants (tests/test_flash_model.py, tests/core/test_ftl.cpp):
+//  - a mapped page is in exactly one slot; a slot holds at most one page;
+//  - between two calls, every group has at least `reserve_blocks` free blocks;
+//  - host + copied + padded units = slots of all programmed pages + slots filled of open pages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/prng.hpp"
+#include "flash/attribution.hpp"
+#include "flash/block_table.hpp"
+#include "flash/geometry.hpp"
+#include "flash/page_map.hpp"
+#include "flash/policy/placement.hpp"
+#include "flash/policy/victim.hpp"
+
+namespace flashlab::flash {
+
+// Why a die works.
+enum class Work : std::uint8_t { host, gc, fold };
+
+struct FtlParameters {
+  std::string gc_policy = "greedy";
+  std::uint32_t gc_choices = 10;
+  GcPlacement gc_placement = GcPlacement::separate;
+  std::uint32_t reserve_blocks = 1;  // per group
+  StreamId streams = 1;
+  std::uint64_t seed = 0;
+};
+
+struct FtlCounters {
+  std::uint64_t host_units = 0;
+  std::uint64_t copied_units = 0;
+  std::uint64_t padded_units = 0;
+  std::uint64_t trimmed_units = 0;
+  std::uint64_t host_pages = 0;
+  std::uint64_t gc_pages = 0;
+  std::uint64_t gc_page_reads = 0;
+  std::uint64_t erases = 0;
+  std::uint64_t idle_collections = 0;
+};
+
+class Ftl {
+ public:
+  // Throws OperatingError where the spare blocks do not suffice for open blocks and reserve.
+  Ftl(const Geometry& geometry, const FtlParameters& parameters,
+      std::vector<Attribution::Range> ranges);
+
+  // Writes one logical page to the log. `label` is whom it is attributed to.
+  template <class Nand>
+  Slot write(Nand& nand, Lpn lpn, StreamId stream, StreamId label);
+  // The page's content is no longer needed. True if it was mapped.
+  bool trim(Lpn lpn);
+  // Completes all partly filled host pages with padding: nothing of the host's stays in them.
+  template <class Nand>
+  void pad_host_pages(Nand& nand);
+  // Collects one block of the group with the fewest free blocks, if it has at most `target`; false
+  // if there was nothing to do or to gain.
+  template <class Nand>
+  bool collect_ahead(Nand& nand, std::uint32_t target);
+
+  [[nodiscard]] const Geometry& geometry() const { return geometry_; }
+  [[nodiscard]] const PageMap& map() const { return map_; }
+  [[nodiscard]] const BlockTable& blocks() const { return blocks_; }
+  [[nodiscard]] const FtlCounters& counters() const { return counters_; }
+  [[nodiscard]] const Attribution& attribution() const { return attribution_; }
+  [[nodiscard]] std::uint32_t reserve_blocks() const { return parameters_.reserve_blocks; }
+  [[nodiscard]] std::uint32_t live_units(Group group) const { return live_[group]; }
+  // Whether the slot is in a host page that still takes units: its content is in the drive's RAM.
+  [[nodiscard]] bool in_open_host_page(Slot slot) const;
+  // Slots of partly filled host pages.
+  void open_host_slots(std::vector<Slot>& out) const;
+  void reset_counters();
+  void expect(Lpn lpn) const { map_.expect(lpn); }
+
+  void archive(Archive& a);
+
+ private:
+  // An open block: pages are handed out in order.
+  struct OpenBlock {
+    Block block = 0;
+    std::uint32_t next_page = 0;
+    std::uint32_t pages_left = 0;
+  };
+  // An open page: slots are handed out in order.
+  struct OpenPage {
+    Slot next = 0;
+    std::uint32_t left = 0;
+    Lpn last = 0;  // the page that was written to it last
+  };
+
+  template <class Nand>
+  void open_host_page(Nand& nand, StreamId stream);
+  template <class Nand>
+  void collect(Nand& nand, Group group);
+  template <class Nand>
+  void copy_valid(Nand& nand, Block victim);
+  template <class Nand>
+  void append_copy(Nand& nand, StreamId stream, OpenBlock& block, OpenPage& page, Slot from);
+  template <class Nand>
+  void complete_page(Nand& nand, const OpenPage& page, Work work);
+  void open_page(OpenBlock& block, OpenPage& page);
+  [[nodiscard]] Group next_group(StreamId stream);
+  [[nodiscard]] std::size_t choose_victim(Group group);
+  [[nodiscard]] OpenBlock& gc_block(Group group, StreamId stream);
+  [[nodiscard]] OpenPage& gc_page(Group group, StreamId stream);
+  [[nodiscard]] OpenBlock& host_block(Group group, StreamId stream) {
+    return host_blocks_[std::size_t{group} * parameters_.streams + stream];
+  }
+
+  const Geometry geometry_;
+  FtlParameters parameters_;
+  std::unique_ptr<VictimPolicy> victim_policy_;
+  Prng random_;
+  PageMap map_;
+  BlockTable blocks_;
+  Attribution attribution_;
+  FtlCounters counters_;
+  std::uint32_t gc_streams_;             // streams that copies are kept apart by
+  std::uint32_t live_limit_ = 0;         // live units that a group may hold at most
+  std::vector<std::uint32_t> live_;      // by group
+  std::vector<OpenBlock> host_blocks_;   // by group and stream
+  std::vector<OpenPage> host_pages_;     // by stream
+  std::vector<Group> host_group_;        // by stream: where its open page is
+  std::vector<OpenBlock> gc_blocks_;     // by group and stream, unless mixed
+  std::vector<OpenPage> gc_pages_;       // by group and stream
+  std::vector<Slot> moving_;
+};
+
+template <class Nand>
+Slot Ftl::write(Nand& nand, Lpn lpn, StreamId stream, StreamId label) {
+  if (const Slot old = map_.find(lpn); old != kNoSlot) {
+    const Block block = geometry_.block_of(old);
+    map_.unbind(lpn, old, block);
+    --live_[geometry_.group_of(block)];
+  }
+  OpenPage& page = host_pages_[stream];
+  if (page.left == 0) open_host_page(nand, stream);
+  const Slot slot = page.next++;
+  const Group group = host_group_[stream];
+  map_.bind(lpn, slot, geometry_.block_of(slot));
+  ++live_[group];
+  ++counters_.host_units;
+  attribution_.host(lpn, label);
+  page.last = lpn;
+  if (--page.left == 0) {
+    ++counters_.host_pages;
+    complete_page(nand, page, Work::host);
+  }
+  return slot;
+}
+
+template <class Nand>
+void Ftl::open_host_page(Nand& nand, StreamId stream) {
+  const Group group = next_group(stream);
+  OpenBlock& block = host_block(group, stream);
+  // With mixed placement a collection may itself have opened the next block.
+  while (block.pages_left == 0) {
+    if (blocks_.free_blocks(group) > parameters_.reserve_blocks) {
+      block = {blocks_.open(group, stream), 0, geometry_.pages_per_block()};
+    } else {
+      collect(nand, group);
+    }
+  }
+  open_page(block, host_pages_[stream]);
+}
+
+template <class Nand>
+void Ftl::collect(Nand& nand, Group group) {
+  nand.before_choice();
+  const Block victim =
+      group * geometry_.blocks_per_group() + static_cast<Block>(choose_victim(group));
+  nand.settle(victim, map_);
+  copy_valid(nand, victim);
+  const Slot first = geometry_.first_slot(victim);
+  map_.clear(victim, first, first + geometry_.slots_per_block());
+  blocks_.erase(victim);
+  ++counters_.erases;
+  nand.erase(victim);
+}
+
+template <class Nand>
+void Ftl::copy_valid(Nand& nand, Block victim) {
+  const StreamId stream = blocks_.stream(victim);
+  const Slot begin = geometry_.first_slot(victim);
+  moving_.clear();
+  map_.valid_slots(begin, begin + geometry_.slots_per_block(), moving_);
+  FLASHLAB_CHECK(moving_.size() == map_.valid(victim));
+  for (const Slot slot : moving_) map_.expect(map_.lpn_at(slot));
+  const Group group = geometry_.group_of(victim);
+  OpenPage& page = gc_page(group, stream);
+  OpenBlock& block = gc_block(group, stream);
+  // All valid slots of a physical page are one read.
+  for (std::size_t i = 0; i < moving_.size();) {
+    const std::size_t first = i;
+    const Slot page_end = geometry_.next_page(moving_[i]);
+    while (i < moving_.size() && moving_[i] < page_end) ++i;
+    ++counters_.gc_page_reads;
+    nand.read(geometry_.die_of(moving_[first], victim), static_cast<std::uint32_t>(i - first), Work::gc);
+    for (std::size_t k = first; k < i; ++k) append_copy(nand, stream, block, page, moving_[k]);
+  }
+  counters_.copied_units += moving_.size();
+}
+
+template <class Nand>
+void Ftl::append_copy(Nand& nand, StreamId stream, OpenBlock& block, OpenPage& page, Slot from) {
+  if (page.left == 0) {
+    if (block.pages_left == 0) {
+      const Group group = geometry_.group_of(geometry_.block_of(from));
+      block = {blocks_.open(group, stream), 0, geometry_.pages_per_block()};
+    }
+    open_page(block, page);
+  }
+  const Lpn lpn = map_.lpn_at(from);
+  map_.move(lpn, page.next);
+  map_.gained(block.block, 1);
+  ++page.next;
+  attribution_.copied(lpn);
+  page.last = lpn;
+  if (--page.left == 0) {
+    ++counters_.gc_pages;
+    complete_page(nand, page, Work::gc);
+  }
+}
+
+// The last slot of the page has been handed out.
+template <class Nand>
+void Ftl::complete_page(Nand& nand, const OpenPage& page, Work work) {
+  const Page number = geometry_.page_of(page.next - 1);
+  const Block block = geometry_.block_of(page.next - 1);
+  nand.program(number, geometry_.die_of(page.next - 1, block), work);
+  if (blocks_.page_complete(block)) map_.offer(block);
+}
+
+template <class Nand>
+void Ftl::pad_host_pages(Nand& nand) {
+  for (OpenPage& page : host_pages_) {
+    if (page.left == 0) continue;
+    counters_.padded_units += page.left;
+    attribution_.padded(page.last, page.left);
+    page.next += page.left;
+    page.left = 0;
+    ++counters_.host_pages;
+    complete_page(nand, page, Work::host);
+  }
+}
+
+template <class Nand>
+bool Ftl::collect_ahead(Nand& nand, std::uint32_t target) {
+  Group poorest = 0;
+  for (Group group = 1; group < geometry_.groups(); ++group) {
+    if (blocks_.free_blocks(group) < blocks_.free_blocks(poorest)) poorest = group;
+  }
+  if (blocks_.free_blocks(poorest) > target) return false;
+  const std::span<const std::int32_t> valid = map_.valid_counts(poorest);
+  const auto full = static_cast<std::int32_t>(geometry_.slots_per_block());
+  bool gains = false;
+  for (const std::int32_t count : valid) gains = gains || count < full;
+  if (!gains) return false;
+  ++counters_.idle_collections;
+  collect(nand, poorest);
+  return true;
+}
+
+}  // namespace flashlab::flash

@@ -1,0 +1,360 @@
+#include "flash/nand.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace flashlab::flash {
+
+Nand::Nand(const Geometry& geometry, const NandParameters& p)
+    : geometry_(geometry),
+      parameters_(p),
+      random_(p.seed),
+      ways_(geometry.dies() / geometry.channels()),
+      unit_transfer_(),
+      page_transfer_(),
+      seats_(geometry.dies()),
+      queues_(geometry.dies()),
+      free_(geometry.dies()),
+      keys_(geometry.dies(), kUnknown),
+      channels_(geometry.channels()),
+      remembered_(geometry.blocks()) {
+  require(p.read_page > Nanos{0} && p.program_page > Nanos{0} && p.erase_block > Nanos{0} &&
+              p.slc_program_page > Nanos{0},
+          "read_page, program_page, slc_program_page and erase_block: must be above zero");
+  require(p.channel_rate.count() >= 1'000'000, "channel_rate: must be at least 1 MB/s");
+  require(p.jitter_ratio >= 0.0 && p.jitter_ratio < 1.0, "jitter: must lie between 0 and 1");
+  unit_transfer_ = transfer_time(geometry.unit(), p.channel_rate);
+  page_transfer_ = transfer_time(geometry.page(), p.channel_rate);
+  for (Die die = 0; die < geometry.dies(); ++die) {
+    const std::uint32_t channel = geometry.channel_of(die);
+    seats_[die] = static_cast<std::uint16_t>(channel * ways_ + die / geometry.channels());
+  }
+}
+
+void Nand::present(Nanos now) {
+  present_ = now;
+  while (forgotten_ != released_ && entry(forgotten_).end <= now) {
+    --remembered_[geometry_.block_of(entry(forgotten_).page * geometry_.slots_per_page())];
+    ++forgotten_;
+  }
+  if (!moved_.empty()) std::erase_if(moved_, [&](const Moved& m) { return m.programmed <= now; });
+}
+
+// A page that was read last and is programmed next on the same die is one operation, a copy, and a
+// run of equal copies one entry of the queue: the die is busy for as long, the simulation is not.
+void Nand::program(Page page, Die die, Work work) {
+  const std::size_t at = seat(die);
+  ++counters_.page_programs;
+  if (work == Work::gc) {
+    Op* const last = last_op(at);
+    if (last != nullptr && last->half) {
+      ++last->count;
+      last->half = false;
+    } else if (last != nullptr && last->kind == Kind::gc_read) {
+      last->kind = Kind::copy;
+    } else {
+      push(at, {ready_, 0, 0, Kind::gc_program});
+    }
+    return;
+  }
+  if (slc_) ++counters_.slc_programs;
+  const std::uint32_t position = next_;
+  append_entry({page, die, kUnknown});
+  push(at, {ready_, position, 0, slc_ ? Kind::slc_program : Kind::program});
+}
+
+void Nand::read(Die die, std::uint32_t units, Work /*work*/) {
+  ++counters_.page_reads;
+  const std::size_t at = seat(die);
+  Op* const last = last_op(at);
+  if (last != nullptr && last->kind == Kind::copy && last->units == units &&
+      last->ready == ready_ && !last->half) {
+    last->half = true;
+    return;
+  }
+  if (last != nullptr && last->half) unhalve(at);
+  push(at, {ready_, 0, static_cast<std::uint16_t>(units), Kind::gc_read});
+}
+
+// A page was read after a run of copies, and something else than its program follows.
+void Nand::unhalve(std::size_t seat) {
+  Op* const last = last_op(seat);
+  last->half = false;
+  push(seat, {last->ready, 0, last->units, Kind::gc_read});
+}
+
+Nand::Op* Nand::last_op(std::size_t seat) {
+  Queue& queue = queues_[seat];
+  if (queue.size == 0) return nullptr;
+  return &queue.ring[(queue.head + queue.size - 1) & (queue.ring.size() - 1)];
+}
+
+void Nand::fold(Die die) {
+  ++counters_.page_reads;
+  ++counters_.page_programs;
+  push(seat(die),
+       {ready_, 0, static_cast<std::uint16_t>(geometry_.slots_per_page()), Kind::fold});
+}
+
+void Nand::erase(Block block) {
+  const Slot first = geometry_.first_slot(block);
+  for (std::uint32_t i = 0; i < geometry_.width(); ++i) {
+    ++counters_.block_erases;
+    push(seat(geometry_.die_of(first + i * geometry_.slots_per_page())),
+         {ready_, 0, 0, Kind::erase});
+  }
+}
+
+// Pages of a block that is collected may still wait for their program. They stay in doubt until
+// then, wherever they are moved.
+void Nand::settle(Block block, const PageMap& map) {
+  if (remembered_[block] == 0) return;
+  std::vector<Lpn> waiting;
+  for (std::uint32_t position = forgotten_; position != next_; ++position) {
+    const Page page = entry(position).page;
+    if (geometry_.block_of(page * geometry_.slots_per_page()) != block) continue;
+    const Nanos end = end_of(position);
+    if (end <= present_) continue;
+    waiting.clear();
+    unprogrammed_of(page, map, waiting);
+    for (const Lpn lpn : waiting) moved_.push_back({lpn, end});
+  }
+}
+
+Nanos Nand::host_read(Die die, Bytes bytes, Nanos ready) {
+  const std::uint32_t channel = geometry_.channel_of(die);
+  const std::size_t at = seat(die);
+  advance(channel, ready);
+  // What has begun sensing is finished first; what has not, waits.
+  const Queue& queue = queues_[at];
+  if (queue.size > 0) {
+    const Op& first = queue.ring[queue.head];
+    if (senses_first(first.kind) && std::max(free_[at], first.ready) < ready) commit(channel, at);
+  }
+  const Nanos begin = std::max(ready, free_[at]);
+  const Nanos length = transfer_time(bytes, parameters_.channel_rate);
+  const Nanos sensed = begin + varied(parameters_.read_page);
+  const Nanos end = channels_[channel].take(sensed, length) + length;
+  free_[at] = end;
+  ++counters_.page_reads;
+  counters_.host_read += end - begin;
+  rekey(at);
+  return end;
+}
+
+Nanos Nand::release_oldest() {
+  FLASHLAB_CHECK(released_ != next_);
+  return end_of(released_++);
+}
+
+Nanos Nand::drain(Nanos begin) {
+  Nanos end = begin;
+  for (std::uint32_t position = forgotten_; position != next_; ++position) {
+    end = std::max(end, end_of(position));
+  }
+  for (const Moved& moved : moved_) end = std::max(end, moved.programmed);
+  return end;
+}
+
+bool Nand::holds(Page page, Block block, Nanos now) {
+  const Entry* const found = find(page, block);
+  if (found == nullptr) return false;
+  advance(geometry_.channel_of(found->die), now);
+  return found->end > now;
+}
+
+bool Nand::replaceable(Page page, Block block, Nanos now) {
+  const Entry* const found = find(page, block);
+  if (found == nullptr || found->end != kUnknown) return false;
+  advance(geometry_.channel_of(found->die), now);
+  return found->end == kUnknown;
+}
+
+Nand::Entry* Nand::find(Page page, Block block) {
+  if (remembered_[block] == 0) return nullptr;
+  for (std::uint32_t position = next_; position != forgotten_; --position) {
+    Entry& candidate = entry(position - 1);
+    if (candidate.page == page) return &candidate;
+  }
+  return nullptr;
+}
+
+void Nand::unprogrammed(Nanos now, const PageMap& map, std::vector<Lpn>& out) {
+  for (std::uint32_t channel = 0; channel < geometry_.channels(); ++channel) advance(channel, now);
+  for (std::uint32_t position = forgotten_; position != next_; ++position) {
+    if (entry(position).end > now) unprogrammed_of(entry(position).page, map, out);
+  }
+  for (const Moved& moved : moved_) {
+    if (moved.programmed > now) out.push_back(moved.lpn);
+  }
+}
+
+void Nand::unprogrammed_of(Page page, const PageMap& map, std::vector<Lpn>& out) const {
+  const Slot first = page * geometry_.slots_per_page();
+  for (Slot slot = first; slot < first + geometry_.slots_per_page(); ++slot) {
+    if (map.is_valid(slot)) out.push_back(map.lpn_at(slot));
+  }
+}
+
+void Nand::restart(Nanos now) {
+  for (Queue& queue : queues_) queue.head = queue.size = 0;
+  std::fill(free_.begin(), free_.end(), now);
+  std::fill(keys_.begin(), keys_.end(), kUnknown);
+  for (Lane& channel : channels_) channel.reset(now);
+  for (; forgotten_ != next_; ++forgotten_) {
+    --remembered_[geometry_.block_of(entry(forgotten_).page * geometry_.slots_per_page())];
+  }
+  released_ = next_;
+  moved_.clear();
+  present_ = ready_ = now;
+}
+
+bool Nand::idle_at(Nanos now) {
+  for (std::uint32_t channel = 0; channel < geometry_.channels(); ++channel) advance(channel, now);
+  return std::all_of(keys_.begin(), keys_.end(), [](Nanos key) { return key == kUnknown; }) &&
+         std::all_of(free_.begin(), free_.end(), [&](Nanos free) { return free <= now; });
+}
+
+Nanos Nand::finished() const { return *std::max_element(free_.begin(), free_.end()); }
+
+void Nand::push(std::size_t seat, const Op& op) {
+  if (Op* const last = last_op(seat); last != nullptr && last->half) unhalve(seat);
+  Queue& queue = queues_[seat];
+  if (queue.size == queue.ring.size()) {
+    std::rotate(queue.ring.begin(), queue.ring.begin() + queue.head, queue.ring.end());
+    queue.head = 0;
+    queue.ring.resize(queue.ring.size() * 2);
+  }
+  queue.ring[(queue.head + queue.size) & (queue.ring.size() - 1)] = op;
+  if (++queue.size == 1) rekey(seat);
+}
+
+void Nand::rekey(std::size_t seat) {
+  const Queue& queue = queues_[seat];
+  if (queue.size == 0) {
+    keys_[seat] = kUnknown;
+    return;
+  }
+  const Op& first = queue.ring[queue.head];
+  const Nanos begin = std::max(free_[seat], first.ready);
+  keys_[seat] = senses_first(first.kind) ? begin + parameters_.read_page : begin;
+}
+
+// Without branches: which die is next is as good as random.
+std::size_t Nand::next_seat(std::uint32_t channel) const {
+  const std::size_t first = std::size_t{channel} * ways_;
+  std::size_t next = first;
+  Nanos least = keys_[first];
+  for (std::size_t seat = first + 1; seat < first + ways_; ++seat) {
+    const bool sooner = keys_[seat] < least;
+    least = sooner ? keys_[seat] : least;
+    next = sooner ? seat : next;
+  }
+  return next;
+}
+
+void Nand::advance(std::uint32_t channel, Nanos now) {
+  while (true) {
+    const std::size_t next = next_seat(channel);
+    if (keys_[next] > now || keys_[next] == kUnknown) return;
+    commit(channel, next);
+  }
+}
+
+void Nand::step(std::uint32_t channel) {
+  const std::size_t next = next_seat(channel);
+  FLASHLAB_CHECK(keys_[next] != kUnknown);
+  commit(channel, next);
+}
+
+// The first operation that waits on a die gets its times.
+void Nand::commit(std::uint32_t channel, std::size_t seat) {
+  Queue& queue = queues_[seat];
+  if (queue.ring[queue.head].half) unhalve(seat);
+  const Op op = queue.ring[queue.head];
+  if (op.count > 1) {
+    --queue.ring[queue.head].count;
+  } else {
+    queue.head = (queue.head + 1) & static_cast<std::uint32_t>(queue.ring.size() - 1);
+    --queue.size;
+  }
+  Lane& lane = channels_[channel];
+  const Nanos begin = std::max(free_[seat], op.ready);
+  const Nanos wanted = keys_[seat];
+  const Nanos out = unit_transfer_ * op.units;
+  Nanos end;
+  switch (op.kind) {
+    case Kind::program:
+    case Kind::slc_program: {
+      const bool slc = op.kind == Kind::slc_program;
+      end = lane.take(wanted, page_transfer_) + page_transfer_ +
+            varied(slc ? parameters_.slc_program_page : parameters_.program_page);
+      entry(op.entry).end = end;
+      counters_.host_program += end - begin;
+      break;
+    }
+    case Kind::gc_program:
+      end = lane.take(wanted, page_transfer_) + page_transfer_ + varied(parameters_.program_page);
+      counters_.gc_program += end - begin;
+      break;
+    case Kind::gc_read:
+      end = lane.take(wanted, out) + out;
+      counters_.gc_read += end - begin;
+      break;
+    case Kind::copy:
+    case Kind::fold: {
+      const Nanos moved = lane.take(wanted, out + page_transfer_) + out;
+      end = moved + page_transfer_ + varied(parameters_.program_page);
+      if (op.kind == Kind::fold) {
+        counters_.fold += end - begin;
+      } else {
+        counters_.gc_read += moved - begin;
+        counters_.gc_program += end - moved;
+      }
+      break;
+    }
+    case Kind::erase:
+      end = wanted + varied(parameters_.erase_block);
+      counters_.erase += end - begin;
+      break;
+  }
+  free_[seat] = end;
+  rekey(seat);
+  lane.forget_before(std::min(present_, wanted));
+}
+
+Nanos Nand::end_of(std::uint32_t position) {
+  const std::uint32_t channel = geometry_.channel_of(entry(position).die);
+  while (entry(position).end == kUnknown) step(channel);
+  return entry(position).end;
+}
+
+Nanos Nand::varied(Nanos nominal) {
+  if (parameters_.jitter_ratio <= 0.0) return nominal;
+  const double uniform = static_cast<double>(random_.next() >> 11) * 0x1p-53;
+  const double factor = 1.0 + parameters_.jitter_ratio * (2.0 * uniform - 1.0);
+  return Nanos{static_cast<std::int64_t>(static_cast<double>(nominal.count()) * factor)};
+}
+
+void Nand::append_entry(const Entry& added) {
+  if (next_ - forgotten_ == entries_.size()) {
+    std::vector<Entry> larger(entries_.size() * 2);
+    for (std::uint32_t position = forgotten_; position != next_; ++position) {
+      larger[position & (larger.size() - 1)] = entry(position);
+    }
+    entries_.swap(larger);
+  }
+  entry(next_++) = added;
+  ++remembered_[geometry_.block_of(added.page * geometry_.slots_per_page())];
+}
+
+void Nand::archive(Archive& a) {
+  a.all(random_, present_, ready_, slc_);
+  for (Queue& queue : queues_) a.all(queue.ring, queue.head, queue.size);
+  a.all(free_, keys_);
+  for (Lane& channel : channels_) channel.archive(a);
+  a.all(entries_, forgotten_, released_, next_, remembered_, moved_, counters_);
+}
+
+}  // namespace flashlab::flash

@@ -1,0 +1,166 @@
+// The dies behind their channels, in time, and the write buffer in front of them.
+//
+// Work of the drive itself (programs of buffered pages, garbage collection, erases) waits in a queue
+// of its die and starts when die and channel are free, in the order in which the channel becomes
+// wanted. A host read goes before all that has not begun (a drive does not let a reader wait for
+// its housekeeping), so queued work is dated only when its time has come, or when somebody must
+// know: a write that needs buffer space, a flush.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/archive.hpp"
+#include "base/prng.hpp"
+#include "base/units.hpp"
+#include "flash/ftl.hpp"
+#include "flash/geometry.hpp"
+#include "flash/lane.hpp"
+
+namespace flashlab::flash {
+
+struct NandParameters {
+  Nanos read_page;     // tR: cells to page register
+  Nanos program_page;  // tPROG, all planes of a die at once
+  Nanos erase_block;
+  Nanos slc_program_page;  // of a page in the SLC cache
+  BytesPerSecond channel_rate;
+  double jitter_ratio = 0.0;  // each operation on the cells takes 1 +- this, uniformly
+  std::uint64_t seed = 0;
+};
+
+// Time that dies were busy for each cause, transfers over the channel included.
+struct NandCounters {
+  std::uint64_t page_reads = 0;
+  std::uint64_t page_programs = 0;
+  std::uint64_t slc_programs = 0;
+  std::uint64_t block_erases = 0;  // of one die each
+  Nanos host_read;
+  Nanos host_program;
+  Nanos gc_read;
+  Nanos gc_program;
+  Nanos fold;
+  Nanos erase;
+};
+
+class Nand {
+ public:
+  Nand(const Geometry& geometry, const NandParameters& parameters);
+
+  // A command arrives at `now`: nothing before it will be asked for any more.
+  void present(Nanos now);
+  // Work that the FTL hands over from here on is not ready before `when`.
+  void set_ready(Nanos when) { ready_ = when; }
+  // Host pages go to the SLC cache from here on.
+  void set_slc(bool on) { slc_ = on; }
+
+  // What Ftl calls.
+  void program(Page page, Die die, Work work);
+  void read(Die die, std::uint32_t units, Work work);
+  void erase(Block block);
+  void settle(Block block, const PageMap& map);
+
+  // A host read of `bytes` of one physical page: when they have left the channel.
+  Nanos host_read(Die die, Bytes bytes, Nanos ready);
+  // Moves one page from the SLC cache to its final place on a die.
+  void fold(Die die);
+
+  // The host pages in the buffer, oldest first.
+  [[nodiscard]] bool buffer_empty() const { return released_ == next_; }
+  // Frees the space of the oldest one; returns when it is programmed.
+  Nanos release_oldest();
+  // When everything in the buffer is programmed.
+  Nanos drain(Nanos begin);
+  // Whether a page's content is still in RAM: it has not been programmed by `now`.
+  bool holds(Page page, Block block, Nanos now);
+  // Whether its content can still be replaced: the program has not begun by `now`.
+  bool replaceable(Page page, Block block, Nanos now);
+  // Appends the logical pages that were not programmed by `now`.
+  void unprogrammed(Nanos now, const PageMap& map, std::vector<Lpn>& out);
+  // After a power cut: nothing waits, nothing is buffered.
+  void restart(Nanos now);
+
+  // Whether all dies have finished, and nothing waits.
+  bool idle_at(Nanos now);
+  // When the last of them finished, if all are idle.
+  [[nodiscard]] Nanos finished() const;
+  [[nodiscard]] const NandCounters& counters() const { return counters_; }
+  void reset_counters() { counters_ = {}; }
+  void archive(Archive& a);
+
+ private:
+  enum class Kind : std::uint8_t { program, slc_program, gc_program, gc_read, copy, fold, erase };
+  struct Op {
+    Nanos ready;
+    std::uint32_t entry = 0;  // of a host page: its position in the buffer
+    std::uint16_t units = 0;  // to read
+    Kind kind = Kind::program;
+    bool half = false;     // a copy: its last page has been read, not yet programmed
+    std::uint32_t count = 1;  // so many of them, one after another
+  };
+  struct Queue {  // a ring whose size is a power of two
+    std::vector<Op> ring = std::vector<Op>(16);
+    std::uint32_t head = 0;
+    std::uint32_t size = 0;
+  };
+  // What waits on a die, and when it has finished what has begun.
+  struct Entry {
+    Page page = 0;
+    Die die = 0;
+    Nanos end;  // kUnknown while it waits
+  };
+  struct Moved {
+    Lpn lpn = 0;
+    Nanos programmed;
+  };
+  static constexpr Nanos kUnknown{INT64_MAX};
+
+  // A die's place in the arrays: those of a channel are neighbours.
+  [[nodiscard]] std::size_t seat(Die die) const { return seats_[die]; }
+  // The seat of the channel whose next operation is due first.
+  [[nodiscard]] std::size_t next_seat(std::uint32_t channel) const;
+  void push(std::size_t seat, const Op& op);
+  [[nodiscard]] Op* last_op(std::size_t seat);
+  void unhalve(std::size_t seat);
+  void step(std::uint32_t channel);
+  void commit(std::uint32_t channel, std::size_t seat);
+  void rekey(std::size_t seat);
+  void advance(std::uint32_t channel, Nanos now);
+  Nanos end_of(std::uint32_t position);
+  [[nodiscard]] Nanos varied(Nanos nominal);
+  [[nodiscard]] bool senses_first(Kind kind) const {
+    return kind == Kind::gc_read || kind == Kind::copy || kind == Kind::fold;
+  }
+  [[nodiscard]] Entry& entry(std::uint32_t position) {
+    return entries_[position & (entries_.size() - 1)];
+  }
+  [[nodiscard]] Entry* find(Page page, Block block);
+  void append_entry(const Entry& added);
+  void unprogrammed_of(Page page, const PageMap& map, std::vector<Lpn>& out) const;
+
+  const Geometry geometry_;
+  NandParameters parameters_;
+  Prng random_;
+  std::uint32_t ways_;
+  Nanos unit_transfer_;
+  Nanos page_transfer_;
+  Nanos present_;
+  Nanos ready_;
+  bool slc_ = false;
+  std::vector<std::uint16_t> seats_;  // by die
+  std::vector<Queue> queues_;         // by seat
+  std::vector<Nanos> free_;    // by seat: when it has finished what has begun
+  std::vector<Nanos> keys_;    // by seat: when what waits first wants the channel
+  std::vector<Lane> channels_;
+  // Host pages by position, which counts from the first one ever and wraps. [released_, next_) take
+  // buffer space; [forgotten_, released_) may still be unprogrammed.
+  std::vector<Entry> entries_ = std::vector<Entry>(64);
+  std::uint32_t forgotten_ = 0;
+  std::uint32_t released_ = 0;
+  std::uint32_t next_ = 0;
+  std::vector<std::uint32_t> remembered_;  // by block: its pages among them
+  std::vector<Moved> moved_;               // collected while they were in the buffer
+  NandCounters counters_;
+};
+
+}  // namespace flashlab::flash

@@ -1,0 +1,57 @@
+#include "flash/policy/placement.hpp"
+
+#include "base/policy_table.hpp"
+
+namespace flashlab::flash {
+
+namespace {
+
+StreamId by_nothing(const Request& /*request*/, std::span<const RangeStream> /*ranges*/,
+                    StreamId /*streams*/) {
+  return 0;
+}
+
+StreamId by_id(const Request& request, std::span<const RangeStream> /*ranges*/, StreamId streams) {
+  return request.stream < streams ? request.stream : StreamId{0};
+}
+
+StreamId by_range(const Request& request, std::span<const RangeStream> ranges, StreamId streams) {
+  for (const RangeStream& range : ranges) {
+    if (range.extent.begin <= request.lba && request.lba < range.extent.end) {
+      return range.stream < streams ? range.stream : StreamId{0};
+    }
+  }
+  return 0;
+}
+
+struct PlacementEntry {
+  std::string_view name;
+  Placement place;
+};
+struct GcEntry {
+  std::string_view name;
+  GcPlacement place;
+};
+
+constexpr std::array kPlacements{
+    PlacementEntry{"none", by_nothing},
+    PlacementEntry{"id", by_id},
+    PlacementEntry{"range", by_range},
+};
+constexpr std::array kGcPlacements{
+    GcEntry{"mixed", GcPlacement::mixed},
+    GcEntry{"separate", GcPlacement::separate},
+    GcEntry{"by_stream", GcPlacement::by_stream},
+};
+
+}  // namespace
+
+Placement find_placement(std::string_view name) {
+  return find_policy(kPlacements, "placement", name).place;
+}
+
+GcPlacement find_gc_placement(std::string_view name) {
+  return find_policy(kGcPlacements, "gc_placement", name).place;
+}
+
+}  // namespace flashlab::flash

@@ -1,0 +1,30 @@
+#include "flash/policy/trim.hpp"
+
+#include "base/policy_table.hpp"
+
+namespace flashlab::flash {
+
+namespace {
+
+struct Entry {
+  std::string_view name;
+  std::unique_ptr<TrimPolicy> (*make)(const TrimCosts& costs);
+};
+
+constexpr std::array kTable{
+    Entry{"none", make_trim_none},
+    Entry{"immediate", make_trim_immediate},
+};
+
+}  // namespace
+
+std::unique_ptr<TrimPolicy> make_trim_policy(std::string_view name, const TrimCosts& costs) {
+  require(costs.command >= Nanos{0} && costs.range >= Nanos{0} && costs.buffer >= Nanos{0} &&
+              costs.map >= Nanos{0},
+          "trim_command_time, trim_range_time, trim_buffer_time and trim_map_time: must not be "
+          "negative");
+  require(costs.slice.count() >= 512, "trim_slice: must be at least 512 B");
+  return find_policy(kTable, "trim", name).make(costs);
+}
+
+}  // namespace flashlab::flash
