@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/device.hpp"
-#include "disk/dirty_set.hpp"
+#include "base/extent_set.hpp"
 #include "disk/mechanics.hpp"
 #include "disk/policy/scheduler.hpp"
 #include "disk/read_cache.hpp"
@@ -125,7 +125,7 @@ class Hdd final : public DeviceModel {
   std::deque<Command> held_;  // behind a flush
   ReadCache read_cache_;
   std::optional<ReadAhead> read_ahead_;
-  DirtySet dirty_;
+  ExtentSet dirty_;
   std::optional<Destage> destage_;
 };
 
