@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -47,6 +48,14 @@ class Archive {
   void one(std::deque<T>& members) {
     sized(members);
     for (T& member : members) one(member);
+  }
+
+  template <class T>
+  void one(std::optional<T>& member) {
+    bool present = member.has_value();
+    one(present);
+    if (is_restoring()) member = present ? std::optional<T>(T{}) : std::nullopt;
+    if (present) one(*member);
   }
 
   // After restoring: whether all bytes were used.
