@@ -14,7 +14,7 @@ namespace {
 
 using namespace literals;
 
-constexpr Nanos kNever{INT64_MAX};
+constexpr std::int64_t kSectors = 1'000'000'000 / 512;
 constexpr Nanos kIdle = 10_ms;
 
 HddParameters parameters() {
@@ -261,6 +261,15 @@ TEST(Hdd, ATrimCountsAllItsRanges) {
   EXPECT_EQ(world.hdd.counters().device.trim_bytes, to_bytes(Sectors{25}));
 }
 
+TEST(Hdd, AReadAheadToTheDisksEndLeavesDestagingAlone) {
+  World world(parameters());
+  world.answer(read(kSectors - 8));
+  world.run_for(50_ms);
+  world.answer(write(100));
+  world.hdd.wake(world.now + 100_ms);
+  EXPECT_EQ(world.hdd.counters().media_writes, 1U);
+}
+
 // --- power cuts
 
 TEST(HddPowerCut, TakesWhatIsOnlyInTheCache) {
@@ -350,18 +359,17 @@ TEST(HddPowerCut, LeavesADiskAsAfterPowerOn) {
 
 struct Workload {
   Prng random;
-  std::int64_t sectors;  // the device's first ones
-  bool flushes = true;
-  bool direct = true;
+  std::int64_t sectors;  // the device's first ones, or last ones
+  std::int64_t first = 0;
 
   Request next() {
     const std::uint64_t kind = random.below(20);
     const auto n = 1 + static_cast<std::int64_t>(random.below(random.below(4) == 0 ? 400 : 16));
-    const auto lba =
-        static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(sectors - n)));
-    if (kind == 0 && flushes) return flush();
+    const auto lba = first + static_cast<std::int64_t>(
+                                 random.below(static_cast<std::uint64_t>(sectors - n + 1)));
+    if (kind == 0) return flush();
     if (kind == 1) return {Op::trim, Lba{lba}, Sectors{n}};
-    if (kind < 5 && direct) return fua(lba, n);
+    if (kind < 5) return fua(lba, n);
     return kind < 13 ? write(lba, n) : read(lba, n);
   }
   Nanos gap() {
@@ -385,7 +393,7 @@ TEST(HddRandom, EveryCommandIsAnsweredOnce) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Prng random(seed);
     World world(some_parameters(random));
-    Workload work{Prng(seed), 20'000};
+    Workload work{Prng(seed), 20'000, seed % 2 == 0 ? 0 : kSectors - 20'000};
     for (int i = 0; i < 200; ++i) {
       world.submit(work.next());
       world.run_for(work.gap());
@@ -402,7 +410,7 @@ TEST(HddRandom, ACallForNothingChangesNothing) {
     const HddParameters p = some_parameters(random);
     World punctual(p);
     World nervous(p);
-    Workload work{Prng(seed), 20'000};
+    Workload work{Prng(seed), 20'000, seed % 2 == 0 ? 0 : kSectors - 20'000};
     for (int i = 0; i < 150; ++i) {
       const Request request = work.next();
       const Nanos gap = work.gap();
@@ -557,7 +565,7 @@ TEST(HddArchive, ARestoredDiskGoesOnAsTheOriginal) {
     const HddParameters p = some_parameters(random);
     World original(p);
     World restored(p);
-    Workload work{Prng(seed), 20'000};
+    Workload work{Prng(seed), 20'000, seed % 2 == 0 ? 0 : kSectors - 20'000};
     const std::uint64_t before = random.below(100);
     for (std::uint64_t i = 0; i < before; ++i) {
       original.submit(work.next());

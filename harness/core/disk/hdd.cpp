@@ -287,8 +287,9 @@ void Hdd::serve_write(const Command& command, Nanos start) {
 }
 
 void Hdd::start_destage(Nanos start) {
-  const Lba here =
-      read_ahead_ ? read_ahead_at(start) : mechanics_.geometry().first_lba(head_at(start).track);
+  const Lba last{to_lba(capacity()).index() - 1};  // a read-ahead may have run beyond it
+  const Lba here = read_ahead_ ? std::min(read_ahead_at(start), last)
+                               : mechanics_.geometry().first_lba(head_at(start).track);
   // At most one track at a time, so that a command never waits for a whole cache.
   const std::int64_t track = mechanics_.geometry().locate(here).sectors_per_track;
   const std::optional<Extent> extent = dirty_.take(here, Sectors{track});
