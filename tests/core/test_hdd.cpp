@@ -234,13 +234,21 @@ TEST(Hdd, WhatWasReadAheadBeforeADirectWriteIsStale) {
   EXPECT_EQ(world.hdd.counters().media_reads, 2U);
 }
 
+TEST(Hdd, AFlushEndsAfterTheDirectWriteBeforeIt) {
+  World world(parameters());
+  const Tag direct = world.submit(fua(1'000'000));
+  const Tag flushed = world.submit(flush());
+  world.run();
+  EXPECT_GE(world.answers.at(flushed), world.answers.at(direct));
+}
+
 TEST(Hdd, ACommandThatComesDuringAFlushStartsAfterIt) {
   World world(parameters());
   world.submit(read(1'000'000));
   const Tag flushed = world.submit(flush());
   const Tag held = world.submit(read(1'000'100));
   world.run_until(200_us);  // the read is served, so the end of the flush is known, but not reached
-  const Tag later = world.submit(write(77));
+  const Tag later = world.submit({Op::trim, Lba{0}, Sectors{8}});
   world.run();
   EXPECT_GE(world.answers.at(held), world.answers.at(flushed));
   EXPECT_GE(world.answers.at(later), world.answers.at(flushed));
@@ -338,12 +346,14 @@ TEST(HddPowerCut, LeavesADiskAsAfterPowerOn) {
   p.cache = 1_MiB;
   World used(p);
   World fresh(p);
-  for (int i = 0; i < 40; ++i) used.submit(i % 3 == 0 ? read(i * 40'000, 64) : write(i * 9, 512));
   used.submit(flush());
-  used.submit(write(5));
+  for (int i = 0; i < 40; ++i) used.submit(i % 3 == 0 ? read(i * 40'000, 64) : write(i * 9'000));
   used.run_until(70_ms);
   fresh.run_until(70_ms);
+  used.submit(fua(900'000));
+  used.submit(write(800'000));
   EXPECT_FALSE(used.hdd.power_cut(used.now).empty());
+  EXPECT_EQ(used.hdd.power_cut(used.now), Extents{});
   EXPECT_EQ(fresh.hdd.power_cut(fresh.now), Extents{});
   EXPECT_EQ(used.hdd.counters().device.flush_ios, 1U);  // the counters stay
   used.alarm.reset();
