@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -53,6 +54,13 @@ class Archive {
   void block(T* members, std::size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
     raw(members, count * sizeof(T));
+  }
+  template <class T>
+  void one(std::optional<T>& member) {
+    bool present = member.has_value();
+    one(present);
+    if (is_restoring()) member = present ? std::optional<T>(T{}) : std::nullopt;
+    if (present) one(*member);
   }
 
   // After restoring: whether all bytes were used.

@@ -4,6 +4,9 @@
 // 27(3), 1994): a track of an outer zone holds more sectors than one of an inner zone. LBAs run
 // along a track, then over the heads of a cylinder, then to the next cylinder inwards. Tracks are
 // skewed so that a sequential transfer loses exactly the switching time at each track's end.
+//
+// Times are whole nanoseconds: the angle of a sector, and the time of a sweep over part of a track,
+// are rounded down.
 #pragma once
 
 #include <cstdint>

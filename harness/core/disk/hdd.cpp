@@ -12,8 +12,6 @@ namespace {
 // sector has passed is one chunk.
 constexpr Bytes kLinkChunk{4096};
 
-Extent extent_of(const Request& request) { return {request.lba, request.lba + request.sectors}; }
-
 }  // namespace
 
 Hdd::Hdd(const HddParameters& p, Host& host)
@@ -34,11 +32,7 @@ Hdd::Hdd(const HddParameters& p, Host& host)
 void Hdd::submit(Tag tag, const Request& request, Nanos now) {
   advance(now);
   changed_at_ = now;
-  const Extent extent = extent_of(request);
-  FLASHLAB_CHECK(request.op == Op::flush ||
-                 (request.sectors > Sectors{0} && extent.begin >= Lba{0} &&
-                  to_bytes(extent.end) <= capacity()));
-  const Command command{tag, request, now + parameters_.command_overhead};
+  const Command command = command_of(tag, request, now);
   if (flush_) {
     held_.push_back(command);
   } else {
@@ -48,6 +42,22 @@ void Hdd::submit(Tag tag, const Request& request, Nanos now) {
   ask_for_wake();
 }
 
+Hdd::Command Hdd::command_of(Tag tag, const Request& request, Nanos now) const {
+  const Extent extent{request.lba, request.lba + request.sectors};
+  const auto fits = [&](const Extent& e) {
+    return Lba{0} <= e.begin && e.begin < e.end && to_bytes(e.end) <= capacity();
+  };
+  FLASHLAB_CHECK(request.op == Op::flush || fits(extent));
+  FLASHLAB_CHECK(std::all_of(request.ranges.begin(), request.ranges.end(), fits));
+  Bytes bytes = to_bytes(extent.length());
+  if (!request.ranges.empty()) {
+    bytes = Bytes{0};
+    for (const Extent& range : request.ranges) bytes += to_bytes(range.length());
+  }
+  const Nanos arrival = std::max(now + parameters_.command_overhead, barrier_);
+  return {tag, request.op, request.fua, extent, bytes, arrival};
+}
+
 void Hdd::wake(Nanos now) {
   advance(now);
   ask_for_wake();
@@ -55,8 +65,8 @@ void Hdd::wake(Nanos now) {
 
 void Hdd::accept(const Command& command) {
   DeviceCounters& count = counters_.device;
-  const Bytes bytes = to_bytes(command.request.sectors);
-  switch (command.request.op) {
+  const Bytes bytes = command.bytes;
+  switch (command.op) {
     case Op::read:
       ++count.read_ios;
       count.read_bytes += bytes;
@@ -76,31 +86,57 @@ void Hdd::accept(const Command& command) {
 }
 
 void Hdd::accept_read(const Command& command) {
-  const Extent extent = extent_of(command.request);
+  const Extent extent = command.extent;
   const Nanos now = command.arrival;
   quiet_since_ = std::max(quiet_since_, now);
   const bool streamed = read_ahead_ && read_ahead_holds(now).contains(extent);
   if (streamed || read_cache_.contains(extent) || dirty_.contains(extent)) {
     ++counters_.buffer_hits;
     if (streamed) slide_read_ahead(extent.end, now);
-    return complete_over_link(command, now, to_bytes(command.request.sectors));
+    return complete_over_link(command, now, command.bytes);
   }
-  queue_.push_back(command);
+  enqueue(command);
 }
 
 void Hdd::accept_write(const Command& command) {
-  const Extent extent = extent_of(command.request);
-  read_cache_.invalidate(extent);
-  if (!parameters_.write_cache || command.request.fua) {
-    queue_.push_back(command);
-    return;
-  }
-  const bool fits = dirty_.bytes() + to_bytes(dirty_.missing(extent)) <= parameters_.cache;
-  if (!blocked_writes_.empty() || !fits) {
+  read_cache_.invalidate(command.extent);
+  if (has_to_wait(command)) {
     blocked_writes_.push_back(command);
-    return;
+  } else {
+    admit_write(command, command.arrival);
   }
-  cache_write(command, command.arrival);
+}
+
+// To the platters before it is answered. A write must not pass a direct one to the same sectors
+// through the cache; one that is larger than the cache would wait for ever.
+bool Hdd::goes_direct(const Command& write) const {
+  return !parameters_.write_cache || write.fua || write.bytes > parameters_.cache ||
+         std::any_of(queue_.begin(), queue_.end(), [&](const Command& queued) {
+           return queued.op == Op::write && queued.conflicts(write);
+         });
+}
+
+bool Hdd::has_to_wait(const Command& write) const {
+  if (goes_direct(write)) {
+    return std::any_of(blocked_writes_.begin(), blocked_writes_.end(),
+                       [&](const Command& blocked) { return blocked.conflicts(write); });
+  }
+  const Bytes needed = to_bytes(dirty_.missing(write.extent));
+  return !blocked_writes_.empty() || dirty_.bytes() + needed > parameters_.cache;
+}
+
+void Hdd::admit_write(const Command& write, Nanos when) {
+  if (!goes_direct(write)) return cache_write(write, when);
+  Command direct = write;
+  direct.arrival = when;
+  enqueue(direct);
+}
+
+void Hdd::enqueue(const Command& command) {
+  const auto later =
+      std::upper_bound(queue_.begin(), queue_.end(), command,
+                       [](const Command& a, const Command& b) { return a.arrival < b.arrival; });
+  queue_.insert(later, command);
 }
 
 // ATA FLUSH CACHE is not queued: what came before is finished first, what comes after waits.
@@ -110,13 +146,13 @@ void Hdd::accept_flush(const Command& command) {
 }
 
 void Hdd::cache_write(const Command& command, Nanos when) {
-  const Extent extent = extent_of(command.request);
+  const Extent extent = command.extent;
   dirty_.insert(extent);
   if (read_ahead_ && Extent{read_ahead_holds(when).begin, read_ahead_->limit}.overlaps(extent)) {
     stop_read_ahead(when);
     read_cache_.invalidate(extent);
   }
-  complete_over_link(command, when, to_bytes(command.request.sectors));
+  complete_over_link(command, when, command.bytes);
 }
 
 // Replays every decision of the arm that was due by now.
@@ -166,16 +202,8 @@ std::optional<Nanos> Hdd::destage_start() const {
 }
 
 void Hdd::serve_queue(Nanos start) {
-  std::vector<Queued> arrived;
-  for (const Command& c : queue_) {
-    if (c.arrival > start || arrived.size() == parameters_.queue_depth) break;
-    arrived.push_back({c.request.lba, c.request.sectors, c.request.op == Op::write, c.arrival});
-  }
-  const std::size_t chosen = scheduler_->choose({arrived, head_at(start), start, mechanics_});
-  FLASHLAB_CHECK(chosen < arrived.size());
-  const Command command = queue_[chosen];
-  queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(chosen));
-  if (command.request.op == Op::read) {
+  const Command command = take_next(start);
+  if (command.op == Op::read) {
     serve_read(command, start);
   } else {
     serve_write(command, start);
@@ -183,9 +211,34 @@ void Hdd::serve_queue(Nanos start) {
   quiet_since_ = std::max(quiet_since_, arm_free_);
 }
 
+// The scheduler's choice among the commands that no older one with the same sectors holds back.
+Hdd::Command Hdd::take_next(Nanos start) {
+  std::vector<Queued> arrived;
+  std::vector<std::size_t> places;
+  bool writes = false;
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    const Command& c = queue_[i];
+    if (c.arrival > start || i == parameters_.queue_depth) break;
+    writes = writes || c.op == Op::write;
+    const auto here = queue_.begin() + static_cast<std::ptrdiff_t>(i);
+    if (writes && std::any_of(queue_.begin(), here,
+                              [&](const Command& older) { return older.conflicts(c); })) {
+      continue;
+    }
+    arrived.push_back({c.extent.begin, c.extent.length(), c.op == Op::write, c.arrival});
+    places.push_back(i);
+  }
+  const std::size_t chosen = scheduler_->choose({arrived, head_at(start), start, mechanics_});
+  FLASHLAB_CHECK(chosen < arrived.size());
+  const auto place = queue_.begin() + static_cast<std::ptrdiff_t>(places[chosen]);
+  const Command command = *place;
+  queue_.erase(place);
+  return command;
+}
+
 void Hdd::serve_read(const Command& command, Nanos start) {
   if (follow_read_ahead(command, start)) return;
-  const Extent extent = extent_of(command.request);
+  const Extent extent = command.extent;
   const MediaAccess access = move(start, extent, false);
   ++counters_.media_reads;
   counters_.media_read_bytes += to_bytes(extent.length());
@@ -198,7 +251,7 @@ void Hdd::serve_read(const Command& command, Nanos start) {
 // then the drive just waits for it.
 bool Hdd::follow_read_ahead(const Command& command, Nanos start) {
   if (!read_ahead_) return false;
-  const Extent extent = extent_of(command.request);
+  const Extent extent = command.extent;
   ReadAhead& ahead = *read_ahead_;
   const bool running = read_ahead_at(start) < ahead.limit;
   const Lba last = running ? ahead.limit : Lba{-1};
@@ -222,16 +275,21 @@ bool Hdd::follow_read_ahead(const Command& command, Nanos start) {
 }
 
 void Hdd::serve_write(const Command& command, Nanos start) {
-  const Extent extent = extent_of(command.request);
+  const Extent extent = command.extent;
   const MediaAccess access = move(start, extent, true);
+  read_cache_.invalidate(extent);  // what was read ahead since the command came is stale
   ++counters_.media_writes;
-  counters_.media_write_bytes += to_bytes(extent.length());
+  counters_.media_write_bytes += command.bytes;
+  direct_ = MediaWrite{extent, access.end};
   finish(command.tag, access.end);
+  dirty_.erase(extent);  // superseded: written back later, it would undo this write
+  admit_blocked_writes(start);
 }
 
 void Hdd::start_destage(Nanos start) {
-  const Lba here =
-      read_ahead_ ? read_ahead_at(start) : mechanics_.geometry().first_lba(head_at(start).track);
+  const Lba last{to_lba(capacity()).index() - 1};  // a read-ahead may have run beyond it
+  const Lba here = read_ahead_ ? std::min(read_ahead_at(start), last)
+                               : mechanics_.geometry().first_lba(head_at(start).track);
   // At most one track at a time, so that a command never waits for a whole cache.
   const std::int64_t track = mechanics_.geometry().locate(here).sectors_per_track;
   const std::optional<Extent> extent = dirty_.take(here, Sectors{track});
@@ -239,7 +297,7 @@ void Hdd::start_destage(Nanos start) {
   const MediaAccess access = move(start, *extent, true);
   ++counters_.media_writes;
   counters_.media_write_bytes += to_bytes(extent->length());
-  destage_ = Destage{*extent, access.end};
+  destage_ = MediaWrite{*extent, access.end};
 }
 
 void Hdd::finish_destage(Nanos now) {
@@ -249,13 +307,13 @@ void Hdd::finish_destage(Nanos now) {
 }
 
 void Hdd::admit_blocked_writes(Nanos when) {
-  while (!blocked_writes_.empty()) {
-    const Command& next = blocked_writes_.front();
-    const Extent extent = extent_of(next.request);
-    if (dirty_.bytes() + to_bytes(dirty_.missing(extent)) > parameters_.cache) return;
-    cache_write(next, std::max(when, next.arrival));
-    blocked_writes_.pop_front();
+  std::deque<Command> waiting;
+  waiting.swap(blocked_writes_);  // a write waits for older ones only
+  while (!waiting.empty() && !has_to_wait(waiting.front())) {
+    admit_write(waiting.front(), std::max(when, waiting.front().arrival));
+    waiting.pop_front();
   }
+  blocked_writes_.swap(waiting);
 }
 
 void Hdd::finish_flush(Nanos now) {
@@ -263,11 +321,12 @@ void Hdd::finish_flush(Nanos now) {
   const Nanos end = std::max({now, flush_->arrival, arm_free_});
   finish(flush_->tag, end);
   flush_.reset();
+  barrier_ = end;
   changed_at_ = std::max(changed_at_, end);
   while (!held_.empty() && !flush_) {
     Command next = held_.front();
     held_.pop_front();
-    next.arrival = std::max(next.arrival, end);
+    next.arrival = std::max(next.arrival, barrier_);
     accept(next);
   }
 }
@@ -321,7 +380,7 @@ void Hdd::stop_read_ahead(Nanos when) {
 }
 
 void Hdd::complete_from_media(const Command& command, Nanos end) {
-  complete_over_link(command, end, std::min(to_bytes(command.request.sectors), kLinkChunk));
+  complete_over_link(command, end, std::min(command.bytes, kLinkChunk));
 }
 
 void Hdd::complete_over_link(const Command& command, Nanos ready, Bytes bytes) {
@@ -341,6 +400,53 @@ void Hdd::ask_for_wake() {
   } else if (flush_ || !blocked_writes_.empty()) {
     if (const std::optional<Nanos> due = destage_start()) host_.wake_at(*due);
   }
+}
+
+std::vector<Extent> Hdd::power_cut(Nanos now) {
+  advance(now);
+  const ExtentSet doubt = in_doubt(now);
+  power_on(now);
+  return doubt.extents();
+}
+
+// The last content of these sectors is in the cache, on its way to the platters, or in a command
+// that the drive has not served.
+ExtentSet Hdd::in_doubt(Nanos now) const {
+  ExtentSet doubt = dirty_;
+  if (destage_) doubt.insert(destage_->extent);
+  if (direct_ && direct_->end > now) doubt.insert(direct_->extent);
+  const auto add = [&](const Command& c) {
+    if (c.op == Op::write) doubt.insert(c.extent);
+  };
+  std::for_each(queue_.begin(), queue_.end(), add);
+  std::for_each(blocked_writes_.begin(), blocked_writes_.end(), add);
+  std::for_each(held_.begin(), held_.end(), add);
+  return doubt;
+}
+
+// All but the counters; the platters' angle follows from the clock.
+void Hdd::power_on(Nanos now) {
+  scheduler_ = make_scheduler(parameters_.scheduler);
+  head_ = {0, now};
+  arm_free_ = link_free_ = quiet_since_ = changed_at_ = barrier_ = now;
+  destaged_last_ = false;
+  queue_.clear();
+  blocked_writes_.clear();
+  flush_.reset();
+  held_.clear();
+  read_cache_.clear();
+  read_ahead_.reset();
+  dirty_.clear();
+  destage_.reset();
+  direct_.reset();
+}
+
+void Hdd::archive(Archive& a) {
+  scheduler_->archive(a);
+  a.all(counters_, head_, arm_free_, link_free_, quiet_since_, changed_at_, barrier_);
+  a.all(destaged_last_, queue_, blocked_writes_, flush_, held_, read_ahead_, destage_, direct_);
+  read_cache_.archive(a);
+  dirty_.archive(a);
 }
 
 }  // namespace flashlab::disk

@@ -4,6 +4,11 @@
 // docs/validation.md. The arm is the only resource that operations compete for, the host link the
 // second. Everything happens on the model's own timeline (base/device.hpp): `advance` replays all
 // decisions that the arm took up to now, each at the time at which it was due.
+//
+// NCQ leaves the order of outstanding commands to the drive. This one keeps it where data depends
+// on it: overlapping writes take effect in the order of their submission, wherever each of them
+// waits, and a read waits for the direct writes (FUA, or no write cache) to its sectors that are
+// queued before it. A direct write supersedes older dirty data of its sectors.
 #pragma once
 
 #include <deque>
@@ -56,14 +61,25 @@ class Hdd final : public DeviceModel {
   [[nodiscard]] Bytes capacity() const override { return mechanics_.geometry().capacity(); }
   [[nodiscard]] bool rotational() const override { return true; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
+  // An answer that was given with a time after `now` is void: the host never got it. The counters
+  // stay; the heads are parked at the outer edge, and the disk is ready at `now`.
+  std::vector<Extent> power_cut(Nanos now) override;
+  // What the host was told (answers to come, the wish for a wake-up) is the host's to save.
+  void archive(Archive& a) override;
   [[nodiscard]] const HddCounters& counters() const { return counters_; }
   [[nodiscard]] const Mechanics& mechanics() const { return mechanics_; }
 
  private:
   struct Command {
     Tag tag = 0;
-    Request request;
+    Op op = Op::read;
+    bool fua = false;
+    Extent extent;
+    Bytes bytes;  // of all ranges of a TRIM
     Nanos arrival;
+    [[nodiscard]] bool conflicts(const Command& other) const {
+      return (op == Op::write || other.op == Op::write) && extent.overlaps(other.extent);
+    }
   };
   // The head reads on behind the last request until the segment is full or a command needs the arm.
   struct ReadAhead {
@@ -72,7 +88,7 @@ class Hdd final : public DeviceModel {
     Nanos begin;
     Lba limit;  // the segment is full there
   };
-  struct Destage {
+  struct MediaWrite {
     Extent extent;
     Nanos end;
   };
@@ -81,6 +97,11 @@ class Hdd final : public DeviceModel {
   void accept_read(const Command& command);
   void accept_write(const Command& command);
   void accept_flush(const Command& command);
+  [[nodiscard]] Command command_of(Tag tag, const Request& request, Nanos now) const;
+  [[nodiscard]] bool goes_direct(const Command& write) const;
+  [[nodiscard]] bool has_to_wait(const Command& write) const;
+  void admit_write(const Command& write, Nanos when);
+  void enqueue(const Command& command);
   void advance(Nanos now);
   bool step(Nanos now);
   void finish_destage(Nanos now);
@@ -90,6 +111,7 @@ class Hdd final : public DeviceModel {
   [[nodiscard]] std::optional<Nanos> destage_start() const;
   [[nodiscard]] bool destage_presses() const;
   void serve_queue(Nanos start);
+  [[nodiscard]] Command take_next(Nanos start);
   void serve_read(const Command& command, Nanos start);
   void serve_write(const Command& command, Nanos start);
   void start_destage(Nanos start);
@@ -106,6 +128,8 @@ class Hdd final : public DeviceModel {
   void complete_over_link(const Command& command, Nanos ready, Bytes bytes);
   void finish(Tag tag, Nanos when);
   void ask_for_wake();
+  [[nodiscard]] ExtentSet in_doubt(Nanos now) const;
+  void power_on(Nanos now);
 
   HddParameters parameters_;
   Mechanics mechanics_;
@@ -118,15 +142,17 @@ class Hdd final : public DeviceModel {
   Nanos link_free_;
   Nanos quiet_since_;  // last time that a host command used the arm or arrived for it
   Nanos changed_at_;   // last submission: no decision may lie before what it has changed
+  Nanos barrier_;      // end of the last flush: what was submitted before it ends starts after it
   bool destaged_last_ = false;
-  std::vector<Command> queue_;  // by arrival
-  std::deque<Command> blocked_writes_;
+  std::vector<Command> queue_;          // by arrival
+  std::deque<Command> blocked_writes_;  // until the cache has room, and what has to follow them
   std::optional<Command> flush_;
   std::deque<Command> held_;  // behind a flush
   ReadCache read_cache_;
   std::optional<ReadAhead> read_ahead_;
   ExtentSet dirty_;
-  std::optional<Destage> destage_;
+  std::optional<MediaWrite> destage_;
+  std::optional<MediaWrite> direct_;  // the last one, which may still be under way
 };
 
 }  // namespace flashlab::disk

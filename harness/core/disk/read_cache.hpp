@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/archive.hpp"
 #include "base/extent.hpp"
 
 namespace flashlab::disk {
@@ -17,6 +18,8 @@ class ReadCache {
   void keep(const Extent& segment);
   // Overlapping segments are dropped whole: a write makes them stale.
   void invalidate(const Extent& written);
+  void clear() { segments_.clear(); }
+  void archive(Archive& a) { a.one(segments_); }
 
  private:
   std::size_t limit_;

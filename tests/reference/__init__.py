@@ -1,0 +1,1 @@
+"""Slow, obvious models that the fast ones are compared with."""
