@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -95,6 +96,13 @@ class Count(_Provenance):
     value: Annotated[int, _validator(parse_count)]
 
 
+class Ratio(_Provenance):
+    """A plain number; 0.07 is seven percent."""
+
+    suffix: ClassVar[str] = "_ratio"
+    value: float
+
+
 class Name(_Provenance):
     """A policy's name."""
 
@@ -113,7 +121,7 @@ class _Parameters(_Strict):
     def core_arguments(self) -> dict[str, Any]:
         """Keyword arguments of the core's parameter class: names with units, plain values."""
         fields = ((name, getattr(self, name)) for name in type(self).model_fields)
-        return {name + value.suffix: value.value for name, value in fields}
+        return {name + value.suffix: value.value for name, value in fields if value is not None}
 
 
 class HddParameters(_Parameters):
@@ -141,19 +149,47 @@ class HddParameters(_Parameters):
 
 
 class SsdParameters(_Parameters):
-    """A flash drive; see harness/core/flash/ssd.hpp for what each one does."""
+    """A flash drive; see harness/core/flash/{ssd,nand,ftl,geometry}.hpp for what each one does."""
 
     capacity: Size
+    overprovision: Ratio
     page: Size
+    map_unit: Size
+    planes: Count
+    pages_per_block: Count
     channels: Count
     dies_per_channel: Count
+    allocation: Name
     read_page: Time
     program_page: Time
+    erase_block: Time
+    slc_program_page: Time
     channel_rate: Rate
+    jitter: Ratio | None = None
     link_rate: Rate
     command_time: Time
+    read_latency: Time
     write_latency: Time
     write_buffer: Size
+    power_loss_protection: Switch
+    slc_cache: Size
+    gc_policy: Name
+    gc_choices: Count | None = None
+    gc_placement: Name
+    reserve_blocks: Count
+    streams: Count
+    placement: Name
+    trim: Name
+    trim_command_time: Time
+    trim_range_time: Time
+    trim_buffer_time: Time
+    trim_map_time: Time
+    trim_slice: Size
+    trim_queued: Switch
+    trim_max_ranges: Count
+    background_gc: Switch
+    background_idle: Time
+    background_target: Count | None = None
     queue_depth: Count
 
 
@@ -176,15 +212,75 @@ class JoinCpu(_Parameters):
     match_cpu: Time
 
 
+class DataSheetJob(_Strict):
+    """The fio job behind a figure of a data sheet.
+
+    `state` is what the drive has been through: `fresh` (new; for reads the span was written in
+    order), `full` (all of it was), `steady` (then overwritten at random until write amplification
+    no longer changes).
+    """
+
+    op: Literal["read", "write"]
+    pattern: Literal["sequential", "random"]
+    block: Annotated[int, _validator(parse_bytes)]
+    queue_depth: int
+    span: str
+    state: Literal["fresh", "full", "steady"]
+
+    def span_bytes(self, capacity_bytes: int) -> int:
+        """The bytes from the drive's start that the job stays in."""
+        return capacity_bytes if self.span == "full" else parse_bytes(self.span)
+
+
+class DataSheetFigure(_Strict):
+    """A published figure of a drive; `fits` names the parameter that was solved for it."""
+
+    name: str
+    job: DataSheetJob
+    value: str
+    source: str
+    use: Literal["fit", "check"]
+    fits: str = ""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.use == "fit") != bool(self.fits):
+            raise ValueError("fits: names a parameter where use is fit, and only there")
+        self.quantity()
+        return self
+
+    def quantity(self) -> tuple[float, str]:
+        """Value and unit: bytes/s, IOPS or s (mean latency)."""
+        number, _, unit = self.value.partition(" ")
+        if unit == "IOPS":
+            return float(number), unit
+        if unit.endswith("/s"):
+            return float(parse_rate(self.value)), "bytes/s"
+        return parse_time(self.value) / 1e9, "s"
+
+
 class _Profile(_Strict):
     title: str
     note: str = ""
 
     def digest(self) -> str:
         """SHA-256 (hex) of the values, without the texts: what a result depends on."""
-        values = self.model_dump(exclude={"title", "note"})
+        values = self.model_dump(exclude={"title", "note", "data_sheet"})
         text = json.dumps(_without_origins(values), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class NamedRange:
+    """A part of the address space with a name: its writes are counted apart.
+
+    `stream` is where placement `range` puts them.
+    """
+
+    name: str
+    begin_bytes: int
+    end_bytes: int
+    stream: int = 0
 
 
 class HddProfile(_Profile):
@@ -192,6 +288,7 @@ class HddProfile(_Profile):
 
     kind: Literal["hdd"]
     parameters: HddParameters
+    data_sheet: tuple[DataSheetFigure, ...] = ()
 
     def to_core(self, *, start_angle_ns: int = 0) -> _core.HddParameters:
         """The core's parameters; `start_angle_ns` turns the platters at time 0."""
@@ -204,10 +301,24 @@ class SsdProfile(_Profile):
 
     kind: Literal["ssd"]
     parameters: SsdParameters
+    data_sheet: tuple[DataSheetFigure, ...] = ()
 
-    def to_core(self) -> _core.SsdParameters:
-        """The core's parameters."""
-        return _core.SsdParameters(**self.parameters.core_arguments())
+    @model_validator(mode="after")
+    def _fits_known(self) -> Self:
+        for figure in self.data_sheet:
+            if figure.fits and figure.fits not in SsdParameters.model_fields:
+                raise ValueError(f"data_sheet: {figure.fits} is not a parameter")
+        return self
+
+    def to_core(
+        self, *, seed: int = 0, ranges: Sequence[NamedRange] = ()
+    ) -> _core.SsdParameters:
+        """The core's parameters; `seed` feeds jitter and random choices of the drive's policies."""
+        return _core.SsdParameters(
+            **self.parameters.core_arguments(),
+            seed=seed,
+            ranges=[(r.name, r.begin_bytes, r.end_bytes, r.stream) for r in ranges],
+        )
 
 
 class HostProfile(_Profile):
@@ -282,9 +393,12 @@ def _read(folder: Path, name: str, what: str) -> tuple[Path, dict[str, Any]]:
 
 
 def _override(path: Path, data: dict[str, Any], parameter: str, value: str) -> None:
+    optional = SsdParameters.model_fields if data.get("kind") == "ssd" else {}
     for section in ("parameters", "join_cpu"):
         table = data.get(section)
-        if isinstance(table, dict) and parameter in table:
+        if not isinstance(table, dict):
+            continue
+        if parameter in table or (section == "parameters" and parameter in optional):
             table[parameter] = {"value": yaml.safe_load(value), "prior": "set on the command line"}
             return
     known = [*data.get("parameters", {}), *data.get("join_cpu", {})]

@@ -7,7 +7,7 @@ namespace flashlab::flash {
 PageMap::PageMap(const Geometry& geometry)
     : slot_of_(geometry.lpns()),
       lpn_of_(geometry.slots()),
-      valid_bits_((geometry.slots() + 63) / 64),
+      valid_bits_((std::size_t{geometry.slots()} + 63) / 64),
       valid_(geometry.blocks(), kWithheld),
       blocks_per_group_(geometry.blocks_per_group()) {}
 

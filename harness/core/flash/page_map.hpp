@@ -73,13 +73,14 @@ class PageMap {
   void archive(Archive& a) { 
     slot_of_.archive(a);
     lpn_of_.archive(a);
-    a.all(valid_bits_, valid_);
+    valid_bits_.archive(a);
+    a.all(valid_);
   }
 
  private:
   HugeArray<Slot> slot_of_;  // plus one
   HugeArray<Lpn> lpn_of_;
-  std::vector<std::uint64_t> valid_bits_;
+  HugeArray<std::uint64_t> valid_bits_;  // by slot
   std::vector<std::int32_t> valid_;
   std::uint32_t blocks_per_group_;
 };
