@@ -60,26 +60,30 @@ class Blkparse(TextFormat):
     def parse(self, block: Block) -> tuple[Part, Mask]:
         """See TextFormat."""
         counts = block.counts
-        if self._in_summary:
-            counts[:] = 0
         rows = np.flatnonzero(counts >= _LEAD)
         action = block.words(block.token(rows, 5))
-        malformed = (counts > 0) & (counts < _LEAD)
-        malformed[rows] = ~np.isin(action, [word(each) for each in _ACTIONS])
-        malformed[rows] |= ~self._has_time(block, rows)
-        rows = rows[action == word(self._event)]
-        self._end_at_summary(block, malformed)
+        good = np.isin(action, [word(each) for each in _ACTIONS]) & self._has_time(block, rows)
+        malformed = counts > 0
+        malformed[rows] = ~good
+        summary = self._summary(block, malformed)
+        # An event there is of a second text: nothing may vanish silently.
+        malformed[summary:] = False
+        malformed[rows[good & (rows >= summary)]] = True
+        rows = rows[good & (rows < summary) & (action == word(self._event))]
         part, wrong = self._requests(block, rows, counts)
-        malformed[rows] |= wrong & (counts[rows] > 0)
+        malformed[rows] |= wrong
         return part, malformed
 
-    def _end_at_summary(self, block: Block, malformed: Mask) -> None:
-        """Whatever comes after the first line of the summary is not looked at."""
+    def _summary(self, block: Block, malformed: Mask) -> int:
+        """The line at which the summary begins, or the number of lines."""
+        if self._in_summary:
+            return 0
         if malformed.any():
             row = int(np.argmax(malformed))
-            if block.line(row).startswith(("CPU", "Total (")):
-                self._in_summary = True
-                malformed[row:] = False
+            self._in_summary = block.line(row).startswith(("CPU", "Total ("))
+            if self._in_summary:
+                return row
+        return block.lines
 
     def _has_time(self, block: Block, rows: Rows) -> Mask:
         time = block.token(rows, 3)
@@ -122,6 +126,8 @@ class Blkparse(TextFormat):
     def problem(self, line: str) -> str:
         """See TextFormat."""
         tokens = line.split()
+        if self._in_summary and LINE.match(line):
+            return "an event after blkparse's summary; give each text a file of its own"
         if len(tokens) < _LEAD or not re.fullmatch(r"[^.]+\.[^.]{9}", tokens[3]):
             return f"malformed line {shown(line)}; wanted: {_SHAPE}"
         if tokens[5] not in _ACTIONS:
