@@ -39,6 +39,14 @@ class BadClaim(HarnessError):
     """A claim in data/published/ whose metric cannot be computed."""
 
 
+class TraceError(HarnessError):
+    """A block I/O trace that cannot be used. `line` is 1-based: of a text, or a table's row."""
+
+    def __init__(self, path: str, line: int, message: str) -> None:
+        self.path, self.line, self.message = path, line, message
+        super().__init__(f"{path}:{line}: {message}")
+
+
 class TargetError(HarnessError):
     """A file or device that an experiment may not or cannot run on."""
 
