@@ -13,12 +13,71 @@ version: str = ...
 class HddParameters:
     """Everything that makes one disk; see the profile schema."""
 
-    def __init__(self, *, capacity_bytes: int, rpm: int, heads: int, zones: int, outer_rate_bytes_per_s: int, inner_rate_bytes_per_s: int, head_switch_ns: int, track_to_track_seek_ns: int, average_seek_ns: int, full_stroke_seek_ns: int, write_settle_ns: int, link_rate_bytes_per_s: int, command_overhead_ns: int, cache_bytes: int, read_segments: int, write_cache: bool, destage_idle_ns: int, queue_depth: int, scheduler: str, start_angle_ns: int) -> None: ...
+    def __init__(self, **kwargs) -> None:
+        """Keyword arguments only; raises BadParameter for a wrong one."""
 
 class SsdParameters:
     """Everything that makes one flash drive; see the profile schema."""
 
-    def __init__(self, *, capacity_bytes: int, page_bytes: int, channels: int, dies_per_channel: int, read_page_ns: int, program_page_ns: int, channel_rate_bytes_per_s: int, link_rate_bytes_per_s: int, command_time_ns: int, write_latency_ns: int, write_buffer_bytes: int, queue_depth: int) -> None: ...
+    def __init__(self, **kwargs) -> None:
+        """Keyword arguments only; raises BadParameter for a wrong one."""
+
+class JobParameters:
+    """A stream of requests, as fio would make it."""
+
+    def __init__(self, **kwargs) -> None:
+        """Keyword arguments only; raises BadParameter for a wrong one."""
+
+class Device:
+    """A device model in virtual time, without a host above it."""
+
+    def __init__(self, parameters: HddParameters | SsdParameters) -> None: ...
+
+    @property
+    def now_ns(self) -> int: ...
+
+    @property
+    def capacity_bytes(self) -> int: ...
+
+    @property
+    def queue_depth(self) -> int: ...
+
+    def run(self, jobs: Sequence[JobParameters], *, rows: bool, interval_ns: int, cancel: Cancel) -> list:
+        """Runs jobs side by side; a dictionary for each. Releases the GIL."""
+
+    def begin_trace(self, *, depth: int, rows: bool, interval_ns: int) -> None: ...
+
+    def feed_trace(self, *, time_ns: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], op: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lba: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], sectors: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], stream: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], fua: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], cancel: Cancel) -> None: ...
+
+    def end_trace(self, cancel: Cancel) -> dict: ...
+
+    def idle(self, length_ns: int) -> None: ...
+
+    def power_cut(self) -> object:
+        """Begins and ends (LBA, int64) of the extents in doubt, in turn."""
+
+    def save(self) -> bytes: ...
+
+    def restore(self, saved: bytes) -> None: ...
+
+    def counters(self) -> dict: ...
+
+    def reset_counters(self) -> None: ...
+
+    def precondition(self, *, fill_ratio: float, overwrites: float, seed: int) -> None: ...
+
+    def to_steady_state(self, seed: int) -> None: ...
+
+    def stream_shares(self) -> list: ...
+
+    def range_shares(self) -> list: ...
+
+    @property
+    def spare_factor(self) -> float: ...
+
+    def block_erases(self) -> object: ...
+
+    def mapping(self) -> object: ...
 
 class HostParameters:
     """The machine above the device; see the host profiles."""

@@ -66,7 +66,7 @@ RUN = ("run", "grace_hash_join")
     [
         (("run", "quick_sort"), "unknown experiment 'quick_sort'; known: grace_hash_join"),
         ((*RUN, "--tier", "dreamed"), "known: hardware, simulated"),
-        ((*RUN, "--device", "hdd=floppy"), "unknown profile 'floppy'; known: intel"),
+        ((*RUN, "--device", "hdd=floppy"), "unknown profile 'floppy'; known: cosmos"),
         ((*RUN, "--device", "tape=seagate_250gb"), "unknown device 'tape'; known: hdd, ssd"),
         ((*RUN, "--set", "colour=red"), "unknown parameter 'colour'"),
         ((*RUN, "--set", "colour"), "write it as NAME=VALUE"),

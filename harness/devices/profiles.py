@@ -176,6 +176,7 @@ class SsdParameters(_Parameters):
     gc_policy: Name
     gc_choices: Count | None = None
     gc_placement: Name
+    gc_pace: Name
     reserve_blocks: Count
     streams: Count
     placement: Name
@@ -310,9 +311,7 @@ class SsdProfile(_Profile):
                 raise ValueError(f"data_sheet: {figure.fits} is not a parameter")
         return self
 
-    def to_core(
-        self, *, seed: int = 0, ranges: Sequence[NamedRange] = ()
-    ) -> _core.SsdParameters:
+    def to_core(self, *, seed: int = 0, ranges: Sequence[NamedRange] = ()) -> _core.SsdParameters:
         """The core's parameters; `seed` feeds jitter and random choices of the drive's policies."""
         return _core.SsdParameters(
             **self.parameters.core_arguments(),

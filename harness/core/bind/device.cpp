@@ -149,6 +149,7 @@ void read_flash(flash::SsdParameters* self, const nb::kwargs& given) {
   p.ftl.gc_policy = a.take<std::string>("gc_policy");
   p.ftl.gc_choices = a.take_or<std::uint32_t>("gc_choices", 10);
   p.gc_placement = a.take<std::string>("gc_placement");
+  p.gc_pace = a.take<std::string>("gc_pace");
   p.ftl.reserve_blocks = a.take<std::uint32_t>("reserve_blocks");
   p.ftl.streams = a.take<std::uint16_t>("streams");
   p.ftl.seed = seed;
@@ -358,8 +359,8 @@ void bind_devices(nb::module_& m) {
             d.begin_trace(depth, {rows, Nanos{interval_ns}});
           },
           nb::kw_only(), "depth"_a, "rows"_a, "interval_ns"_a)
-      .def("feed_trace", feed, nb::kw_only(), "time_ns"_a, "op"_a, "lba"_a, "sectors"_a,
-           "stream"_a, "fua"_a, "cancel"_a)
+      .def("feed_trace", feed, nb::kw_only(), "time_ns"_a, "op"_a, "lba"_a, "sectors"_a, "stream"_a,
+           "fua"_a, "cancel"_a)
       .def(
           "end_trace",
           [](Driver& d, const Cancel& cancel) {
@@ -394,8 +395,8 @@ void bind_devices(nb::module_& m) {
       .def(
           "restore",
           [](Driver& d, const nb::bytes& saved) {
-            Archive archive = Archive::restoring(
-                {static_cast<const std::byte*>(saved.data()), saved.size()});
+            Archive archive =
+                Archive::restoring({static_cast<const std::byte*>(saved.data()), saved.size()});
             d.archive(archive);
             require(archive.at_end(), "the saved state is of a device with other parameters");
           },
@@ -410,6 +411,14 @@ void bind_devices(nb::module_& m) {
             ssd.precondition(fill_ratio, overwrites, seed);
           },
           nb::kw_only(), "fill_ratio"_a, "overwrites"_a, "seed"_a)
+      .def(
+          "to_steady_state",
+          [](Driver& d, std::uint64_t seed) {
+            flash::Ssd& ssd = flash_of(d);
+            const nb::gil_scoped_release release;
+            ssd.to_steady_state(seed);
+          },
+          "seed"_a)
       .def("stream_shares",
            [](const Driver& d) { return shares(flash_of(d).ftl().attribution().by_stream()); })
       .def("range_shares",

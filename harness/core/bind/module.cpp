@@ -32,8 +32,8 @@ namespace {
 
 using bind::ByteArray;
 using bind::Column;
-using bind::DeviceParameters;
 using bind::counters_of;
+using bind::DeviceParameters;
 using bind::make_device;
 using bind::to_numpy;
 

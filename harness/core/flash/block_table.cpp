@@ -1,5 +1,7 @@
 #include "flash/block_table.hpp"
 
+#include <algorithm>
+
 namespace flashlab::flash {
 
 BlockTable::BlockTable(const Geometry& geometry)
@@ -29,6 +31,20 @@ void BlockTable::erase(Block block) {
   closed_at_[block] = 0;
   ++erases_[block];
   free_[block / blocks_per_group_].push_back(block);
+}
+
+// Ages are counted in closings of all groups, which close blocks at the same rate.
+void BlockTable::adopt(const BlockTable& one, Group group) {
+  const Block first = group * blocks_per_group_;
+  const std::uint64_t groups = free_.size();
+  closings_ = std::max(closings_, one.closings_ * groups);
+  free_[group].clear();
+  for (const Block block : one.free_[0]) free_[group].push_back(first + block);
+  for (Block block = 0; block < blocks_per_group_; ++block) {
+    pages_open_[first + block] = one.pages_open_[block];
+    stream_[first + block] = one.stream_[block];
+    closed_at_[first + block] = one.closed_at_[block] * groups;
+  }
 }
 
 std::span<const std::uint64_t> BlockTable::closed_at(Group group) const {

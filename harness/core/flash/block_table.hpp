@@ -30,9 +30,10 @@ class BlockTable {
   }
   void erase(Block block);
 
-  [[nodiscard]] bool is_closed(Block block) const {
-    return closed_at_[block] != 0;
-  }
+  // The blocks of a group become what those of `one`, a table of one group, are; none was used yet.
+  void adopt(const BlockTable& one, Group group);
+
+  [[nodiscard]] bool is_closed(Block block) const { return closed_at_[block] != 0; }
   [[nodiscard]] std::uint16_t stream(Block block) const { return stream_[block]; }
   [[nodiscard]] std::uint32_t erases(Block block) const { return erases_[block]; }
   // When each block of a group was closed, counted in closings; 0 unless closed.

@@ -20,11 +20,12 @@ Ftl::Ftl(const Geometry& geometry, const FtlParameters& p, std::vector<Attributi
       host_pages_(p.streams),
       host_group_(p.streams, geometry.groups() - 1),
       gc_blocks_(std::size_t{geometry.groups()} * gc_streams_),
-      gc_pages_(std::size_t{geometry.groups()} * gc_streams_) {
+      gc_pages_(std::size_t{geometry.groups()} * gc_streams_),
+      collections_(geometry.groups()) {
   require(p.streams >= 1 && p.streams <= 64, "streams: must lie between 1 and 64");
   require(p.reserve_blocks >= 1, "reserve_blocks: collection needs at least 1");
-  const std::uint32_t open =
-      p.streams + (p.gc_placement == GcPlacement::mixed ? 0 : gc_streams_) + p.reserve_blocks;
+  const std::uint32_t open = p.streams + (p.gc_placement == GcPlacement::mixed ? 0 : gc_streams_) +
+                             p.reserve_blocks + (p.gc_pace == GcPace::paced ? 1 : 0);
   // With every other block closed, one of them must have an invalid slot: a group never holds more
   // than that many live units less one page.
   const std::uint32_t per_group = geometry.blocks_per_group();
@@ -32,11 +33,11 @@ Ftl::Ftl(const Geometry& geometry, const FtlParameters& p, std::vector<Attributi
                     ? 0
                     : (per_group - open) * geometry.slots_per_block() - geometry.slots_per_page();
   const std::uint64_t room = std::uint64_t{live_limit_} * geometry.groups();
-  const std::uint64_t held = std::uint64_t{geometry.lpns()} +
-                             std::uint64_t{geometry.groups()} * geometry.slots_per_page();
+  const std::uint64_t held =
+      std::uint64_t{geometry.lpns()} + std::uint64_t{geometry.groups()} * geometry.slots_per_page();
   require(room >= held,
-          "overprovision: " + std::to_string(per_group) + " blocks per group leave no room beside " +
-              std::to_string(open) +
+          "overprovision: " + std::to_string(per_group) +
+              " blocks per group leave no room beside " + std::to_string(open) +
               " open and reserved ones; use more over-provisioning, smaller blocks, fewer dies or "
               "allocation global");
 }
@@ -71,8 +72,9 @@ void Ftl::open_page(OpenBlock& block, OpenPage& page) {
 }
 
 std::size_t Ftl::choose_victim(Group group) {
-  const VictimView view{map_.valid_counts(group), PageMap::kWithheld,        blocks_.closed_at(group),
-                        blocks_.closings(),       geometry_.slots_per_block(), random_};
+  const VictimView view{map_.valid_counts(group),    PageMap::kWithheld,
+                        blocks_.closed_at(group),    blocks_.closings(),
+                        geometry_.slots_per_block(), random_};
   const std::size_t victim = victim_policy_->choose(view);
   FLASHLAB_CHECK(victim < view.valid.size() && view.valid[victim] < PageMap::kWithheld);
   return victim;
@@ -85,6 +87,16 @@ Ftl::OpenBlock& Ftl::gc_block(Group group, StreamId stream) {
 
 Ftl::OpenPage& Ftl::gc_page(Group group, StreamId stream) {
   return gc_pages_[std::size_t{group} * gc_streams_ + (gc_streams_ == 1 ? 0 : stream)];
+}
+
+bool Ftl::is_new() const {
+  return blocks_.closings() == 0 &&
+         std::all_of(live_.begin(), live_.end(), [](std::uint32_t live) { return live == 0; });
+}
+
+bool Ftl::has_open_host_page() const {
+  return std::any_of(host_pages_.begin(), host_pages_.end(),
+                     [](const OpenPage& page) { return page.left > 0; });
 }
 
 bool Ftl::in_open_host_page(Slot slot) const {
@@ -112,7 +124,8 @@ void Ftl::archive(Archive& a) {
   map_.archive(a);
   blocks_.archive(a);
   attribution_.archive(a);
-  a.all(counters_, live_, host_blocks_, host_pages_, host_group_, gc_blocks_, gc_pages_);
+  a.all(counters_, live_, host_blocks_, host_pages_, host_group_, gc_blocks_, gc_pages_,
+        collections_);
 }
 
 }  // namespace flashlab::flash

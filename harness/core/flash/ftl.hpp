@@ -15,6 +15,7 @@
 //  - host + copied + padded units = slots of all programmed pages + slots filled of open pages.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -37,6 +38,7 @@ struct FtlParameters {
   std::string gc_policy = "greedy";
   std::uint32_t gc_choices = 10;
   GcPlacement gc_placement = GcPlacement::separate;
+  GcPace gc_pace = GcPace::whole;
   std::uint32_t reserve_blocks = 1;  // per group
   StreamId streams = 1;
   std::uint64_t seed = 0;
@@ -80,6 +82,13 @@ class Ftl {
   [[nodiscard]] const Attribution& attribution() const { return attribution_; }
   [[nodiscard]] std::uint32_t reserve_blocks() const { return parameters_.reserve_blocks; }
   [[nodiscard]] std::uint32_t live_units(Group group) const { return live_[group]; }
+  // Nothing has been written yet.
+  [[nodiscard]] bool is_new() const;
+  [[nodiscard]] bool has_open_host_page() const;
+  // A group of a new drive becomes what the only group of `one` is, with its pages renamed: for
+  // conditioning. `one` has no open host page.
+  template <class Rename>
+  void adopt(const Ftl& one, Group group, Rename rename);
   // Whether the slot is in a host page that still takes units: its content is in the drive's RAM.
   [[nodiscard]] bool in_open_host_page(Slot slot) const;
   // Slots of partly filled host pages.
@@ -96,6 +105,13 @@ class Ftl {
     std::uint32_t next_page = 0;
     std::uint32_t pages_left = 0;
   };
+  // A block that is being collected: [next, end) is still to be looked at.
+  struct Collection {
+    Block victim = 0;
+    Slot next = 0;
+    Slot end = 0;
+    [[nodiscard]] bool active() const { return next < end; }
+  };
   // An open page: slots are handed out in order.
   struct OpenPage {
     Slot next = 0;
@@ -106,9 +122,15 @@ class Ftl {
   template <class Nand>
   void open_host_page(Nand& nand, StreamId stream);
   template <class Nand>
+  void collect_paced(Nand& nand, Group group, const OpenBlock& host);
+  template <class Nand>
   void collect(Nand& nand, Group group);
   template <class Nand>
-  void copy_valid(Nand& nand, Block victim);
+  void choose(Nand& nand, Group group);
+  template <class Nand>
+  void copy_some(Nand& nand, Group group, std::uint32_t units);
+  template <class Nand>
+  void copy_moving(Nand& nand, Block victim);
   template <class Nand>
   void append_copy(Nand& nand, StreamId stream, OpenBlock& block, OpenPage& page, Slot from);
   template <class Nand>
@@ -138,6 +160,7 @@ class Ftl {
   std::vector<Group> host_group_;        // by stream: where its open page is
   std::vector<OpenBlock> gc_blocks_;     // by group and stream, unless mixed
   std::vector<OpenPage> gc_pages_;       // by group and stream
+  std::vector<Collection> collections_;  // by group
   std::vector<Slot> moving_;
 };
 
@@ -168,6 +191,7 @@ template <class Nand>
 void Ftl::open_host_page(Nand& nand, StreamId stream) {
   const Group group = next_group(stream);
   OpenBlock& block = host_block(group, stream);
+  if (parameters_.gc_pace == GcPace::paced) collect_paced(nand, group, block);
   // With mixed placement a collection may itself have opened the next block.
   while (block.pages_left == 0) {
     if (blocks_.free_blocks(group) > parameters_.reserve_blocks) {
@@ -179,27 +203,63 @@ void Ftl::open_host_page(Nand& nand, StreamId stream) {
   open_page(block, host_pages_[stream]);
 }
 
+// One block before it must, and then in step with the host: the copies are spread over the pages
+// that the host can still write, so that no single write waits for a whole block.
+template <class Nand>
+void Ftl::collect_paced(Nand& nand, Group group, const OpenBlock& host) {
+  const std::uint32_t free = blocks_.free_blocks(group);
+  if (free > parameters_.reserve_blocks + 1) return;
+  if (!collections_[group].active()) choose(nand, group);
+  const std::uint32_t spare = free > parameters_.reserve_blocks ? geometry_.pages_per_block() : 0;
+  const std::uint32_t pages = std::max(host.pages_left + spare, 1U);
+  const std::uint32_t units = map_.valid(collections_[group].victim);
+  copy_some(nand, group, (units + pages - 1) / pages);
+}
+
 template <class Nand>
 void Ftl::collect(Nand& nand, Group group) {
+  if (!collections_[group].active()) choose(nand, group);
+  copy_some(nand, group, geometry_.slots_per_block());
+}
+
+template <class Nand>
+void Ftl::choose(Nand& nand, Group group) {
   nand.before_choice();
   const Block victim =
       group * geometry_.blocks_per_group() + static_cast<Block>(choose_victim(group));
   nand.settle(victim, map_);
-  copy_valid(nand, victim);
+  map_.withhold(victim);
   const Slot first = geometry_.first_slot(victim);
-  map_.clear(victim, first, first + geometry_.slots_per_block());
-  blocks_.erase(victim);
+  collections_[group] = {victim, first, first + geometry_.slots_per_block()};
+}
+
+// Copies at least so many valid units, or all that are left; erases the block when none is.
+template <class Nand>
+void Ftl::copy_some(Nand& nand, Group group, std::uint32_t units) {
+  // Looked through in steps of whole pages.
+  const std::uint32_t pages =
+      units < geometry_.slots_per_block() ? 64 : geometry_.pages_per_block();
+  Collection& collection = collections_[group];
+  const Slot begin = collection.next;
+  moving_.clear();
+  while (collection.active() && moving_.size() < units) {
+    const Slot to = std::min(collection.end, collection.next + pages * geometry_.slots_per_page());
+    map_.valid_slots(collection.next, to, moving_);
+    collection.next = to;
+  }
+  copy_moving(nand, collection.victim);
+  map_.vacate(collection.victim, begin, collection.next,
+              static_cast<std::uint32_t>(moving_.size()));
+  if (collection.active()) return;
+  FLASHLAB_CHECK(map_.valid(collection.victim) == 0);
+  blocks_.erase(collection.victim);
   ++counters_.erases;
-  nand.erase(victim);
+  nand.erase(collection.victim);
 }
 
 template <class Nand>
-void Ftl::copy_valid(Nand& nand, Block victim) {
+void Ftl::copy_moving(Nand& nand, Block victim) {
   const StreamId stream = blocks_.stream(victim);
-  const Slot begin = geometry_.first_slot(victim);
-  moving_.clear();
-  map_.valid_slots(begin, begin + geometry_.slots_per_block(), moving_);
-  FLASHLAB_CHECK(moving_.size() == map_.valid(victim));
   for (const Slot slot : moving_) map_.expect(map_.lpn_at(slot));
   const Group group = geometry_.group_of(victim);
   OpenPage& page = gc_page(group, stream);
@@ -210,7 +270,8 @@ void Ftl::copy_valid(Nand& nand, Block victim) {
     const Slot page_end = geometry_.next_page(moving_[i]);
     while (i < moving_.size() && moving_[i] < page_end) ++i;
     ++counters_.gc_page_reads;
-    nand.read(geometry_.die_of(moving_[first], victim), static_cast<std::uint32_t>(i - first), Work::gc);
+    nand.read(geometry_.die_of(moving_[first], victim), static_cast<std::uint32_t>(i - first),
+              Work::gc);
     for (std::size_t k = first; k < i; ++k) append_copy(nand, stream, block, page, moving_[k]);
   }
   counters_.copied_units += moving_.size();
@@ -266,6 +327,10 @@ bool Ftl::collect_ahead(Nand& nand, std::uint32_t target) {
     if (blocks_.free_blocks(group) < blocks_.free_blocks(poorest)) poorest = group;
   }
   if (blocks_.free_blocks(poorest) > target) return false;
+  if (collections_[poorest].active()) {
+    collect(nand, poorest);
+    return true;
+  }
   const std::span<const std::int32_t> valid = map_.valid_counts(poorest);
   const auto full = static_cast<std::int32_t>(geometry_.slots_per_block());
   bool gains = false;
@@ -274,6 +339,42 @@ bool Ftl::collect_ahead(Nand& nand, std::uint32_t target) {
   ++counters_.idle_collections;
   collect(nand, poorest);
   return true;
+}
+
+template <class Rename>
+void Ftl::adopt(const Ftl& one, Group group, Rename rename) {
+  FLASHLAB_CHECK(one.geometry_.groups() == 1 && live_[group] == 0 &&
+                 one.geometry_.blocks() == geometry_.blocks_per_group());
+  const Block first_block = group * geometry_.blocks_per_group();
+  const Slot first_slot = geometry_.first_slot(first_block);
+  blocks_.adopt(one.blocks_, group);
+  for (Block block = 0; block < one.geometry_.blocks(); ++block) {
+    moving_.clear();
+    const Slot begin = one.geometry_.first_slot(block);
+    one.map_.valid_slots(begin, begin + one.geometry_.slots_per_block(), moving_);
+    for (const Slot slot : moving_) {
+      map_.bind(rename(one.map_.lpn_at(slot)), first_slot + slot, first_block + block);
+    }
+    if (one.map_.is_offered(block)) map_.offer(first_block + block);
+  }
+  live_[group] = one.live_[0];
+  for (StreamId stream = 0; stream < parameters_.streams; ++stream) {
+    OpenBlock open = one.host_blocks_[stream];
+    open.block += first_block;
+    host_block(group, stream) = open;
+  }
+  for (std::uint32_t stream = 0; stream < gc_streams_; ++stream) {
+    const std::size_t at = std::size_t{group} * gc_streams_ + stream;
+    gc_blocks_[at] = one.gc_blocks_[stream];
+    gc_blocks_[at].block += first_block;
+    gc_pages_[at] = one.gc_pages_[stream];
+    gc_pages_[at].next += first_slot;
+    gc_pages_[at].last = rename(gc_pages_[at].last);
+  }
+  collections_[group] = one.collections_[0];
+  collections_[group].victim += first_block;
+  collections_[group].next += first_slot;
+  collections_[group].end += first_slot;
 }
 
 }  // namespace flashlab::flash

@@ -5,7 +5,8 @@
 //   page    what one program operation writes on one die: all its planes at once
 //   block   what garbage collection erases as one: `pages_per_block` pages on every die of its
 //           group, across all planes
-//   group   the dies that blocks are striped over: one die (allocation `per_die`), or all (`global`)
+//   group   the dies that blocks are striped over: one die (allocation `per_die`), or all
+//   (`global`)
 //
 // Indices, all dense from 0: a Slot is the place of one unit; slots of a page, pages of a block and
 // blocks of a group follow one another. Page p of a block lies on die group * width + p % width;
@@ -51,7 +52,9 @@ class Geometry {
   [[nodiscard]] std::uint32_t slots() const { return blocks() * slots_per_block(); }
   [[nodiscard]] std::uint32_t slots_per_page() const { return by_page_.divisor(); }
   [[nodiscard]] std::uint32_t slots_per_block() const { return by_block_.divisor(); }
-  [[nodiscard]] std::uint32_t pages_per_block() const { return slots_per_block() / slots_per_page(); }
+  [[nodiscard]] std::uint32_t pages_per_block() const {
+    return slots_per_block() / slots_per_page();
+  }
   [[nodiscard]] std::uint32_t planes() const { return planes_; }
   [[nodiscard]] std::uint32_t blocks() const { return groups_ * blocks_per_group_; }
   [[nodiscard]] std::uint32_t blocks_per_group() const { return blocks_per_group_; }

@@ -93,8 +93,7 @@ Nand::Op* Nand::last_op(std::size_t seat) {
 void Nand::fold(Die die) {
   ++counters_.page_reads;
   ++counters_.page_programs;
-  push(seat(die),
-       {ready_, 0, static_cast<std::uint16_t>(geometry_.slots_per_page()), Kind::fold});
+  push(seat(die), {ready_, 0, static_cast<std::uint16_t>(geometry_.slots_per_page()), Kind::fold});
 }
 
 void Nand::erase(Block block) {

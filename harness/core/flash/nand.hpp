@@ -1,10 +1,10 @@
 // The dies behind their channels, in time, and the write buffer in front of them.
 //
-// Work of the drive itself (programs of buffered pages, garbage collection, erases) waits in a queue
-// of its die and starts when die and channel are free, in the order in which the channel becomes
-// wanted. A host read goes before all that has not begun (a drive does not let a reader wait for
-// its housekeeping), so queued work is dated only when its time has come, or when somebody must
-// know: a write that needs buffer space, a flush.
+// Work of the drive itself (programs of buffered pages, garbage collection, erases) waits in a
+// queue of its die and starts when die and channel are free, in the order in which the channel
+// becomes wanted. A host read goes before all that has not begun (a drive does not let a reader
+// wait for its housekeeping), so queued work is dated only when its time has come, or when somebody
+// must know: a write that needs buffer space, a flush.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +95,7 @@ class Nand {
     std::uint32_t entry = 0;  // of a host page: its position in the buffer
     std::uint16_t units = 0;  // to read
     Kind kind = Kind::program;
-    bool half = false;     // a copy: its last page has been read, not yet programmed
+    bool half = false;        // a copy: its last page has been read, not yet programmed
     std::uint32_t count = 1;  // so many of them, one after another
   };
   struct Queue {  // a ring whose size is a power of two
@@ -149,8 +149,8 @@ class Nand {
   bool slc_ = false;
   std::vector<std::uint16_t> seats_;  // by die
   std::vector<Queue> queues_;         // by seat
-  std::vector<Nanos> free_;    // by seat: when it has finished what has begun
-  std::vector<Nanos> keys_;    // by seat: when what waits first wants the channel
+  std::vector<Nanos> free_;           // by seat: when it has finished what has begun
+  std::vector<Nanos> keys_;           // by seat: when what waits first wants the channel
   std::vector<Lane> channels_;
   // Host pages by position, which counts from the first one ever and wraps. [released_, next_) take
   // buffer space; [forgotten_, released_) may still be unprogrammed.

@@ -23,14 +23,14 @@ void PageMap::valid_slots(Slot begin, Slot end, std::vector<Slot>& out) const {
   }
 }
 
-void PageMap::clear(Block block, Slot begin, Slot end) {
+void PageMap::vacate(Block block, Slot begin, Slot end, std::uint32_t units) {
   for (Slot base = begin & ~Slot{63}; base < end; base += 64) {
     std::uint64_t gone = ~std::uint64_t{0};
     if (base < begin) gone &= ~std::uint64_t{0} << (begin - base);
     if (end - base < 64) gone &= (std::uint64_t{1} << (end - base)) - 1;
     valid_bits_[base >> 6] &= ~gone;
   }
-  valid_[block] = kWithheld;
+  valid_[block] -= static_cast<std::int32_t>(units);
 }
 
 std::span<const std::int32_t> PageMap::valid_counts(Group group) const {

@@ -45,8 +45,8 @@ class PageMap {
     valid_bits_[slot >> 6] &= ~(std::uint64_t{1} << (slot & 63));
     --valid_[block];
   }
-  // Moves a page from its slot to one that holds nothing; the old block's slots are cleared by
-  // `clear`, once everything has been moved.
+  // Moves a page from its slot to one that holds nothing. The slots that pages were moved from are
+  // vacated together.
   void move(Lpn lpn, Slot to) {
     slot_of_[lpn] = to + 1;
     lpn_of_[to] = lpn;
@@ -55,7 +55,7 @@ class PageMap {
   void gained(Block block, std::uint32_t units) {
     valid_[block] += static_cast<std::int32_t>(units);
   }
-  void clear(Block block, Slot begin, Slot end);
+  void vacate(Block block, Slot begin, Slot end, std::uint32_t units);
   // Appends the valid slots of [begin, end), ascending.
   void valid_slots(Slot begin, Slot end, std::vector<Slot>& out) const;
 
@@ -70,7 +70,7 @@ class PageMap {
 
   static constexpr std::int32_t kWithheld = 1 << 30;
 
-  void archive(Archive& a) { 
+  void archive(Archive& a) {
     slot_of_.archive(a);
     lpn_of_.archive(a);
     valid_bits_.archive(a);

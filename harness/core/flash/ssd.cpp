@@ -3,25 +3,17 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "flash/steady_state.hpp"
+#include "flash/timeless.hpp"
 
 namespace flashlab::flash {
 
 namespace {
 
-// For preconditioning: the FTL works, and nothing takes time.
-struct Timeless {
-  void program(Page /*page*/, Die /*die*/, Work /*work*/) {}
-  void read(Die /*die*/, std::uint32_t /*units*/, Work /*work*/) {}
-  void erase(Block /*block*/) {}
-  void settle(Block /*block*/, const PageMap& /*map*/) {}
-  void before_choice() {}
-};
-
-constexpr std::uint32_t kPrefetchDistance = 16;
-
 FtlParameters ftl_parameters(const SsdParameters& p) {
   FtlParameters ftl = p.ftl;
   ftl.gc_placement = find_gc_placement(p.gc_placement);
+  ftl.gc_pace = find_gc_pace(p.gc_pace);
   return ftl;
 }
 
@@ -153,9 +145,9 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
     Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
     for (Lpn next = lpn + 1; to < last; ++next) {
       const Slot other = ftl_.map().find(next);
-      const bool same_page = slot == kNoSlot ? other == kNoSlot
-                                             : other != kNoSlot && geometry.page_of(other) ==
-                                                                       geometry.page_of(slot);
+      const bool same_page =
+          slot == kNoSlot ? other == kNoSlot
+                          : other != kNoSlot && geometry.page_of(other) == geometry.page_of(slot);
       if (!same_page) break;
       to = std::min(last, geometry.unit() * (std::int64_t{next} + 1));
     }
@@ -363,19 +355,29 @@ std::vector<Extent> Ssd::power_cut(Nanos now) {
 void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed) {
   require(fill_ratio >= 0.0 && fill_ratio <= 1.0, "fill_ratio: must lie between 0 and 1");
   require(overwrites >= 0.0 && overwrites <= 1000.0, "overwrites: must lie between 0 and 1000");
-  Timeless timeless;
   const auto filled = static_cast<Lpn>(fill_ratio * ftl_.geometry().lpns());
-  for (Lpn lpn = 0; lpn < filled; ++lpn) ftl_.write(timeless, lpn, 0, 0);
-  const auto count = static_cast<std::uint64_t>(overwrites * filled);
+  write_in_order(ftl_, filled);
   Prng random(seed);
-  std::vector<Lpn> ahead(kPrefetchDistance);
-  for (std::uint64_t i = 0; i < count + kPrefetchDistance; ++i) {
-    Lpn& next = ahead[i % kPrefetchDistance];
-    if (i >= kPrefetchDistance) ftl_.write(timeless, next, 0, 0);
-    next = static_cast<Lpn>(random.below(filled));
-    ftl_.expect(next);
+  if (filled > 0) {
+    write_at_random(ftl_, filled, static_cast<std::uint64_t>(overwrites * filled), random);
   }
+  conditioned();
+}
+
+void Ssd::to_steady_state(std::uint64_t seed) {
+  reach_steady_state(ftl_, parameters_.geometry, ftl_parameters(parameters_), seed);
+  slc_left_ = Bytes{0};
+  conditioned();
+}
+
+// Nothing of what conditioning wrote is in RAM any more; what went through the SLC cache still is
+// there, since the drive has not been idle.
+void Ssd::conditioned() {
+  Timeless timeless;
   ftl_.pad_host_pages(timeless);
+  const Bytes written =
+      ftl_.geometry().unit() * static_cast<std::int64_t>(ftl_.counters().host_units);
+  slc_left_ = std::max(slc_left_ - written, Bytes{0});
   reset_counters();
 }
 
@@ -391,8 +393,8 @@ void Ssd::archive(Archive& a) {
   trim_->archive(a);
   a.one(counters_);
   link_.archive(a);
-  a.all(buffered_, admitted_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_, quiet_since_,
-        unanswered_);
+  a.all(buffered_, admitted_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_,
+        quiet_since_, unanswered_);
   trimmed_.archive(a);
 }
 

@@ -2,8 +2,8 @@
 //
 // What is modelled, and from where, is in docs/architecture.md; how far it can be trusted in
 // docs/validation.md. A request's completion is known when it is submitted: nothing overtakes on
-// the firmware, reads go before work that has not begun, and whatever a write must wait for is dated
-// at once.
+// the firmware, reads go before work that has not begun, and whatever a write must wait for is
+// dated at once.
 //
 // The parts:  firmware  one core; each command takes its time, and TRIM as much as it takes
 //             link      transfers to and from the host
@@ -39,6 +39,7 @@ struct SsdParameters {
   NandParameters nand;
   FtlParameters ftl;
   std::string gc_placement = "separate";
+  std::string gc_pace = "whole";
   std::string placement = "none";
   std::vector<NamedRange> ranges;  // ascending, disjoint
   BytesPerSecond link_rate;
@@ -53,7 +54,7 @@ struct SsdParameters {
   bool trim_queued = true;  // false: SATA's non-NCQ command, alone in the drive
   std::uint32_t trim_max_ranges = 1;
   bool background_gc = false;
-  Nanos background_idle;  // quiet time after which the drive works for itself
+  Nanos background_idle;                // quiet time after which the drive works for itself
   std::uint32_t background_target = 4;  // free blocks per group that it then aims at, above reserve
   std::uint32_t queue_depth = 1;
 };
@@ -88,6 +89,8 @@ class Ssd final : public DeviceModel, private TrimTarget {
   // `fill_ratio` of the address space is written in order, then `overwrites` times as much as it
   // holds is written again, uniformly at random over it.
   void precondition(double fill_ratio, double overwrites, std::uint64_t seed);
+  // Full, and steady under uniform random writes; the drive must be new.
+  void to_steady_state(std::uint64_t seed);
 
   [[nodiscard]] const SsdCounters& counters() const { return counters_; }
   [[nodiscard]] const Ftl& ftl() const { return ftl_; }
@@ -114,6 +117,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Nanos admit_unit(Nanos begin);
   void place(Lpn lpn, const Request& request, Nanos ready);
   void choose_slc();
+  void conditioned();
   void pad(Nanos ready);
   void idle_until(Nanos now);
   bool work_when_idle(Nanos when);
@@ -132,7 +136,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Lane link_;
   std::uint32_t buffer_units_;  // size
   std::uint32_t buffered_ = 0;  // units in it, open pages included
-  Nanos admitted_;               // when the last of them got its place
+  Nanos admitted_;              // when the last of them got its place
   Bytes slc_left_;
   Die fold_die_ = 0;
   Nanos firmware_free_;

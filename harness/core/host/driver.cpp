@@ -101,9 +101,8 @@ void Driver::feed_trace(std::span<const TimedRequest> requests, const Cancel& ca
     if (i + kLookAhead < requests.size()) device_->expect(requests[i + kLookAhead].request);
     const TimedRequest& next = requests[i];
     const Extent extent{next.request.lba, next.request.lba + next.request.sectors};
-    require(next.request.op == Op::flush ||
-                (extent.begin >= Lba{0} && extent.begin < extent.end &&
-                 to_bytes(extent.end) <= device_->capacity()),
+    require(next.request.op == Op::flush || (extent.begin >= Lba{0} && extent.begin < extent.end &&
+                                             to_bytes(extent.end) <= device_->capacity()),
             "trace: a request lies outside of the device");
     if (trace_depth_ > 0) {
       while (in_device_ + held_.size() >= trace_depth_) take_event();
@@ -165,9 +164,7 @@ void Driver::done(Tag tag, Nanos when) {
   post(std::max(when, now_), EventKind::done, tag);
 }
 
-void Driver::wake_at(Nanos when) {
-  post(std::max(when, now_), EventKind::wake, 0);
-}
+void Driver::wake_at(Nanos when) { post(std::max(when, now_), EventKind::wake, 0); }
 
 void Driver::post(Nanos when, EventKind kind, std::uint32_t id) {
   events_.push({when, order_++, kind, id});

@@ -45,7 +45,7 @@ struct RunResult {
   Nanos begin;
   Nanos end;  // last completion
   std::vector<OpResult> ops = std::vector<OpResult>(kOps);
-  std::vector<RequestRow> rows;       // by completion
+  std::vector<RequestRow> rows;  // by completion
   std::vector<IntervalRow> intervals;
 };
 

@@ -1,5 +1,5 @@
-// d-choices: the best of d blocks drawn at random, with replacement (Van Houdt, SIGMETRICS 2013; Li,
-// Lee and Lui, SIGMETRICS 2013).
+// d-choices: the best of d blocks drawn at random, with replacement (Van Houdt, SIGMETRICS 2013;
+// Li, Lee and Lui, SIGMETRICS 2013).
 #include "flash/policy/victim.hpp"
 
 namespace flashlab::flash {

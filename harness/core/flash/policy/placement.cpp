@@ -32,6 +32,10 @@ struct GcEntry {
   std::string_view name;
   GcPlacement place;
 };
+struct PaceEntry {
+  std::string_view name;
+  GcPace pace;
+};
 
 constexpr std::array kPlacements{
     PlacementEntry{"none", by_nothing},
@@ -44,6 +48,11 @@ constexpr std::array kGcPlacements{
     GcEntry{"by_stream", GcPlacement::by_stream},
 };
 
+constexpr std::array kPaces{
+    PaceEntry{"whole", GcPace::whole},
+    PaceEntry{"paced", GcPace::paced},
+};
+
 }  // namespace
 
 Placement find_placement(std::string_view name) {
@@ -53,5 +62,7 @@ Placement find_placement(std::string_view name) {
 GcPlacement find_gc_placement(std::string_view name) {
   return find_policy(kGcPlacements, "gc_placement", name).place;
 }
+
+GcPace find_gc_pace(std::string_view name) { return find_policy(kPaces, "gc_pace", name).pace; }
 
 }  // namespace flashlab::flash

@@ -30,4 +30,9 @@ Placement find_placement(std::string_view name);
 enum class GcPlacement : std::uint8_t { mixed, separate, by_stream };
 GcPlacement find_gc_placement(std::string_view name);
 
+// When a collection's copies are made. whole: all of a victim's, when a block is needed; paced: in
+// step with the host's writes, from one block before that.
+enum class GcPace : std::uint8_t { whole, paced };
+GcPace find_gc_pace(std::string_view name);
+
 }  // namespace flashlab::flash
