@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import contents
+from conftest import REPOSITORY, contents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from harness import _core
+from harness.devices.profiles import SsdProfile, load_device
 from harness.errors import BadParameter, DataCorrupted, DiskFull, Interrupted
 from harness.workloads.tpch import RECORD_BYTES, JoinInputs, expand, join_by_duckdb
 
@@ -34,20 +35,10 @@ def oracle(build: NDArray[np.void], probe: NDArray[np.void]) -> tuple[int, int]:
 
 
 def ssd() -> _core.SsdParameters:
-    return _core.SsdParameters(
-        capacity_bytes=64 * MIB,
-        page_bytes=4096,
-        channels=2,
-        dies_per_channel=2,
-        read_page_ns=25_000,
-        program_page_ns=230_000,
-        channel_rate_bytes_per_s=200_000_000,
-        link_rate_bytes_per_s=250_000_000,
-        command_time_ns=20_000,
-        write_latency_ns=20_000,
-        write_buffer_bytes=65536,
-        queue_depth=31,
-    )
+    small = {"capacity": "64 MiB", "overprovision": "0.5", "channels": "2", "dies_per_channel": "2"}
+    profile = load_device(REPOSITORY / "hardware/profiles", "intel_x25e_32gb", small)
+    assert isinstance(profile, SsdProfile)
+    return profile.to_core()
 
 
 def hdd() -> _core.HddParameters:

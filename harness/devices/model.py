@@ -1,6 +1,7 @@
 """Device models to experiment with: build one from a profile, run jobs or a trace, look at results.
 
-    device = Device.from_profile(Project.find().profiles, "samsung_980_1tb", {"overprovision": "0.2"})
+    folder = find_project().profiles
+    device = Device.from_profile(folder, "samsung_980_1tb", {"overprovision": "0.2"})
     device.to_steady_state()
     run = device.run(Job(op="write", pattern="random", block_bytes=4096, queue_depth=32,
                          requests=1_000_000))
@@ -131,7 +132,7 @@ class Run:
     end_ns: int
     ops: Mapping[str, OpStats]
     rows: pd.DataFrame
-    """Per request, if recorded: submitted_ns, latency_ns, op (name), lba, sectors; by completion."""
+    """Per request, if recorded, by completion: submitted_ns, latency_ns, op (name), lba, sectors."""
     intervals: pd.DataFrame
     """Per interval, if recorded: begin_s, ios, bytes, latency_mean_ns, latency_max_ns."""
     counters: Mapping[str, int]
@@ -318,7 +319,7 @@ class Device:
         self._core.idle(round(seconds * 1e9))
 
     def power_cut(self) -> Ints:
-        """Cuts the power now. Returns the extents in doubt: int64, shape (n, 2), LBA [begin, end)."""
+        """Cuts the power now. Returns the extents in doubt: int64, shape (n, 2): LBA, begin and end."""
         return self._core.power_cut().reshape(-1, 2)
 
     def save(self) -> bytes:
