@@ -132,7 +132,7 @@ class Run:
     end_ns: int
     ops: Mapping[str, OpStats]
     rows: pd.DataFrame
-    """Per request, if recorded, by completion: submitted_ns, latency_ns, op (name), lba, sectors."""
+    """Per request, if recorded, by completion: submitted_ns, latency_ns, op, lba, sectors."""
     intervals: pd.DataFrame
     """Per interval, if recorded: begin_s, ios, bytes, latency_mean_ns, latency_max_ns."""
     counters: Mapping[str, int]
@@ -319,7 +319,7 @@ class Device:
         self._core.idle(round(seconds * 1e9))
 
     def power_cut(self) -> Ints:
-        """Cuts the power now. Returns the extents in doubt: int64, shape (n, 2): LBA, begin and end."""
+        """Cuts the power now. Returns the extents in doubt: LBA [begin, end), int64, shape (n, 2)."""
         return self._core.power_cut().reshape(-1, 2)
 
     def save(self) -> bytes:

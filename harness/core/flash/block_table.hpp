@@ -21,10 +21,11 @@ class BlockTable {
   }
   // Opens the block that has been free for longest: erases spread by themselves.
   Block open(Group group, std::uint16_t stream);
-  // One page of an open block is complete. True if it was the last one: the block is closed.
-  bool page_complete(Block block) {
-    FLASHLAB_CHECK(pages_open_[block] > 0);
-    if (--pages_open_[block] > 0) return false;
+  // Pages of an open block are complete. True if the last one was: the block is closed.
+  bool pages_complete(Block block, std::uint32_t pages) {
+    FLASHLAB_CHECK(pages_open_[block] >= pages);
+    pages_open_[block] -= pages;
+    if (pages_open_[block] > 0) return false;
     closed_at_[block] = ++closings_;
     return true;
   }

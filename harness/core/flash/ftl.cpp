@@ -100,6 +100,7 @@ bool Ftl::has_open_host_page() const {
 }
 
 bool Ftl::in_open_host_page(Slot slot) const {
+  if (blocks_.is_closed(geometry_.block_of(slot))) return false;
   const Page page = geometry_.page_of(slot);
   return std::any_of(host_pages_.begin(), host_pages_.end(), [&](const OpenPage& open) {
     return open.left > 0 && geometry_.page_of(open.next) == page;

@@ -3,7 +3,8 @@
 //
 // It knows no time. Whatever costs time on the dies is told to a `Nand`, which has
 //   void program(Page page, Die die, Work work)           a complete page goes to its die
-//   void read(Die die, std::uint32_t units, Work work)    units that share a physical page
+//   void copies(Die die, std::uint32_t pages)             pages are read and programmed, each in
+//   turn void read(Die die, std::uint32_t units, Work work)    units that share a physical page
 //   void erase(Block block)
 //   void before_choice()                                  a block is about to be chosen
 //   void settle(Block block, const PageMap& map)          ... and has been: it will be collected
@@ -131,6 +132,8 @@ class Ftl {
   void copy_some(Nand& nand, Group group, std::uint32_t units);
   template <class Nand>
   void copy_moving(Nand& nand, Block victim);
+  template <class Nand>
+  void copy_run(Nand& nand, Block victim);
   template <class Nand>
   void append_copy(Nand& nand, StreamId stream, OpenBlock& block, OpenPage& page, Slot from);
   template <class Nand>
@@ -261,6 +264,8 @@ template <class Nand>
 void Ftl::copy_moving(Nand& nand, Block victim) {
   const StreamId stream = blocks_.stream(victim);
   for (const Slot slot : moving_) map_.expect(map_.lpn_at(slot));
+  counters_.copied_units += moving_.size();
+  if (geometry_.slots_per_page() == 1 && geometry_.width() == 1) return copy_run(nand, victim);
   const Group group = geometry_.group_of(victim);
   OpenPage& page = gc_page(group, stream);
   OpenBlock& block = gc_block(group, stream);
@@ -274,7 +279,34 @@ void Ftl::copy_moving(Nand& nand, Block victim) {
               Work::gc);
     for (std::size_t k = first; k < i; ++k) append_copy(nand, stream, block, page, moving_[k]);
   }
-  counters_.copied_units += moving_.size();
+}
+
+// The same where a page is one unit and a block lies on one die: nothing has to be asked per page.
+template <class Nand>
+void Ftl::copy_run(Nand& nand, Block victim) {
+  const StreamId stream = blocks_.stream(victim);
+  const Group group = geometry_.group_of(victim);
+  OpenBlock& open = gc_block(group, stream);
+  for (std::size_t i = 0; i < moving_.size();) {
+    if (open.pages_left == 0) {
+      open = {blocks_.open(group, stream), 0, geometry_.pages_per_block()};
+    }
+    const std::size_t end = std::min(moving_.size(), i + static_cast<std::size_t>(open.pages_left));
+    const auto pages = static_cast<std::uint32_t>(end - i);
+    Slot to = geometry_.first_slot(open.block) + open.next_page;
+    for (; i < end; ++i) {
+      const Lpn lpn = map_.lpn_at(moving_[i]);
+      map_.move(lpn, to++);
+      attribution_.copied(lpn);
+    }
+    map_.gained(open.block, pages);
+    open.next_page += pages;
+    open.pages_left -= pages;
+    counters_.gc_page_reads += pages;
+    counters_.gc_pages += pages;
+    nand.copies(group, pages);
+    if (blocks_.pages_complete(open.block, pages)) map_.offer(open.block);
+  }
 }
 
 template <class Nand>
@@ -304,7 +336,7 @@ void Ftl::complete_page(Nand& nand, const OpenPage& page, Work work) {
   const Page number = geometry_.page_of(page.next - 1);
   const Block block = geometry_.block_of(page.next - 1);
   nand.program(number, geometry_.die_of(page.next - 1, block), work);
-  if (blocks_.page_complete(block)) map_.offer(block);
+  if (blocks_.pages_complete(block, 1)) map_.offer(block);
 }
 
 template <class Nand>

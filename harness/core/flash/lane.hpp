@@ -13,6 +13,25 @@
 
 namespace flashlab::flash {
 
+// transfer_time, which divides 128-bit numbers, remembered for the last size: mostly the same
+// again.
+class TransferTime {
+ public:
+  explicit TransferTime(BytesPerSecond rate) : rate_(rate) {}
+  Nanos operator()(Bytes bytes) {
+    if (bytes != last_) {
+      last_ = bytes;
+      time_ = transfer_time(bytes, rate_);
+    }
+    return time_;
+  }
+
+ private:
+  BytesPerSecond rate_;
+  Bytes last_;
+  Nanos time_;
+};
+
 class Lane {
  public:
   // Takes the first `length` of free time at or after `ready`; returns when it begins.

@@ -11,6 +11,7 @@ Nand::Nand(const Geometry& geometry, const NandParameters& p)
       parameters_(p),
       random_(p.seed),
       ways_(geometry.dies() / geometry.channels()),
+      read_transfer_(p.channel_rate),
       unit_transfer_(),
       page_transfer_(),
       seats_(geometry.dies()),
@@ -41,17 +42,13 @@ void Nand::present(Nanos now) {
   if (!moved_.empty()) std::erase_if(moved_, [&](const Moved& m) { return m.programmed <= now; });
 }
 
-// A page that was read last and is programmed next on the same die is one operation, a copy, and a
-// run of equal copies one entry of the queue: the die is busy for as long, the simulation is not.
 void Nand::program(Page page, Die die, Work work) {
   const std::size_t at = seat(die);
   ++counters_.page_programs;
   if (work == Work::gc) {
+    // What was read last and is programmed next on the same die is one operation, a copy.
     Op* const last = last_op(at);
-    if (last != nullptr && last->half) {
-      ++last->count;
-      last->half = false;
-    } else if (last != nullptr && last->kind == Kind::gc_read) {
+    if (last != nullptr && last->kind == Kind::gc_read) {
       last->kind = Kind::copy;
     } else {
       push(at, {ready_, 0, 0, Kind::gc_program});
@@ -64,30 +61,20 @@ void Nand::program(Page page, Die die, Work work) {
   push(at, {ready_, position, 0, slc_ ? Kind::slc_program : Kind::program});
 }
 
-void Nand::read(Die die, std::uint32_t units, Work /*work*/) {
-  ++counters_.page_reads;
-  const std::size_t at = seat(die);
-  Op* const last = last_op(at);
-  if (last != nullptr && last->kind == Kind::copy && last->units == units &&
-      last->ready == ready_ && !last->half) {
-    last->half = true;
-    return;
-  }
-  if (last != nullptr && last->half) unhalve(at);
-  push(at, {ready_, 0, static_cast<std::uint16_t>(units), Kind::gc_read});
+void Nand::copies(Die die, std::uint32_t pages) {
+  counters_.page_reads += pages;
+  counters_.page_programs += pages;
+  const auto units = static_cast<std::uint16_t>(geometry_.slots_per_page());
+  push(seat(die), {ready_, 0, units, Kind::copy, pages});
 }
 
-// A page was read after a run of copies, and something else than its program follows.
-void Nand::unhalve(std::size_t seat) {
-  Op* const last = last_op(seat);
-  last->half = false;
-  push(seat, {last->ready, 0, last->units, Kind::gc_read});
+void Nand::read(Die die, std::uint32_t units, Work /*work*/) {
+  ++counters_.page_reads;
+  push(seat(die), {ready_, 0, static_cast<std::uint16_t>(units), Kind::gc_read});
 }
 
 Nand::Op* Nand::last_op(std::size_t seat) {
-  Queue& queue = queues_[seat];
-  if (queue.size == 0) return nullptr;
-  return &queue.ring[(queue.head + queue.size - 1) & (queue.ring.size() - 1)];
+  return queues_[seat].empty() ? nullptr : &queues_[seat].back();
 }
 
 void Nand::fold(Die die) {
@@ -126,13 +113,12 @@ Nanos Nand::host_read(Die die, Bytes bytes, Nanos ready) {
   const std::size_t at = seat(die);
   advance(channel, ready);
   // What has begun sensing is finished first; what has not, waits.
-  const Queue& queue = queues_[at];
-  if (queue.size > 0) {
-    const Op& first = queue.ring[queue.head];
+  if (!queues_[at].empty()) {
+    const Op& first = queues_[at].front();
     if (senses_first(first.kind) && std::max(free_[at], first.ready) < ready) commit(channel, at);
   }
   const Nanos begin = std::max(ready, free_[at]);
-  const Nanos length = transfer_time(bytes, parameters_.channel_rate);
+  const Nanos length = read_transfer_(bytes);
   const Nanos sensed = begin + varied(parameters_.read_page);
   const Nanos end = channels_[channel].take(sensed, length) + length;
   free_[at] = end;
@@ -197,7 +183,7 @@ void Nand::unprogrammed_of(Page page, const PageMap& map, std::vector<Lpn>& out)
 }
 
 void Nand::restart(Nanos now) {
-  for (Queue& queue : queues_) queue.head = queue.size = 0;
+  for (Ring<Op>& queue : queues_) queue.clear();
   std::fill(free_.begin(), free_.end(), now);
   std::fill(keys_.begin(), keys_.end(), kUnknown);
   for (Lane& channel : channels_) channel.reset(now);
@@ -218,24 +204,16 @@ bool Nand::idle_at(Nanos now) {
 Nanos Nand::finished() const { return *std::max_element(free_.begin(), free_.end()); }
 
 void Nand::push(std::size_t seat, const Op& op) {
-  if (Op* const last = last_op(seat); last != nullptr && last->half) unhalve(seat);
-  Queue& queue = queues_[seat];
-  if (queue.size == queue.ring.size()) {
-    std::rotate(queue.ring.begin(), queue.ring.begin() + queue.head, queue.ring.end());
-    queue.head = 0;
-    queue.ring.resize(queue.ring.size() * 2);
-  }
-  queue.ring[(queue.head + queue.size) & (queue.ring.size() - 1)] = op;
-  if (++queue.size == 1) rekey(seat);
+  queues_[seat].push_back(op);
+  if (queues_[seat].size() == 1) rekey(seat);
 }
 
 void Nand::rekey(std::size_t seat) {
-  const Queue& queue = queues_[seat];
-  if (queue.size == 0) {
+  if (queues_[seat].empty()) {
     keys_[seat] = kUnknown;
     return;
   }
-  const Op& first = queue.ring[queue.head];
+  const Op& first = queues_[seat].front();
   const Nanos begin = std::max(free_[seat], first.ready);
   keys_[seat] = senses_first(first.kind) ? begin + parameters_.read_page : begin;
 }
@@ -269,14 +247,11 @@ void Nand::step(std::uint32_t channel) {
 
 // The first operation that waits on a die gets its times.
 void Nand::commit(std::uint32_t channel, std::size_t seat) {
-  Queue& queue = queues_[seat];
-  if (queue.ring[queue.head].half) unhalve(seat);
-  const Op op = queue.ring[queue.head];
+  const Op op = queues_[seat].front();
   if (op.count > 1) {
-    --queue.ring[queue.head].count;
+    --queues_[seat].front().count;
   } else {
-    queue.head = (queue.head + 1) & static_cast<std::uint32_t>(queue.ring.size() - 1);
-    --queue.size;
+    queues_[seat].pop_front();
   }
   Lane& lane = channels_[channel];
   const Nanos begin = std::max(free_[seat], op.ready);
@@ -350,7 +325,7 @@ void Nand::append_entry(const Entry& added) {
 
 void Nand::archive(Archive& a) {
   a.all(random_, present_, ready_, slc_);
-  for (Queue& queue : queues_) a.all(queue.ring, queue.head, queue.size);
+  for (Ring<Op>& queue : queues_) queue.archive(a);
   a.all(free_, keys_);
   for (Lane& channel : channels_) channel.archive(a);
   a.all(entries_, forgotten_, released_, next_, remembered_, moved_, counters_);

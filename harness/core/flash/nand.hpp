@@ -12,6 +12,7 @@
 
 #include "base/archive.hpp"
 #include "base/prng.hpp"
+#include "base/ring.hpp"
 #include "base/units.hpp"
 #include "flash/ftl.hpp"
 #include "flash/geometry.hpp"
@@ -56,6 +57,7 @@ class Nand {
 
   // What Ftl calls.
   void program(Page page, Die die, Work work);
+  void copies(Die die, std::uint32_t pages);
   void read(Die die, std::uint32_t units, Work work);
   void erase(Block block);
   void settle(Block block, const PageMap& map);
@@ -95,15 +97,9 @@ class Nand {
     std::uint32_t entry = 0;  // of a host page: its position in the buffer
     std::uint16_t units = 0;  // to read
     Kind kind = Kind::program;
-    bool half = false;        // a copy: its last page has been read, not yet programmed
     std::uint32_t count = 1;  // so many of them, one after another
   };
-  struct Queue {  // a ring whose size is a power of two
-    std::vector<Op> ring = std::vector<Op>(16);
-    std::uint32_t head = 0;
-    std::uint32_t size = 0;
-  };
-  // What waits on a die, and when it has finished what has begun.
+  // A host page in the buffer.
   struct Entry {
     Page page = 0;
     Die die = 0;
@@ -121,7 +117,6 @@ class Nand {
   [[nodiscard]] std::size_t next_seat(std::uint32_t channel) const;
   void push(std::size_t seat, const Op& op);
   [[nodiscard]] Op* last_op(std::size_t seat);
-  void unhalve(std::size_t seat);
   void step(std::uint32_t channel);
   void commit(std::uint32_t channel, std::size_t seat);
   void rekey(std::size_t seat);
@@ -142,13 +137,14 @@ class Nand {
   NandParameters parameters_;
   Prng random_;
   std::uint32_t ways_;
+  TransferTime read_transfer_;
   Nanos unit_transfer_;
   Nanos page_transfer_;
   Nanos present_;
   Nanos ready_;
   bool slc_ = false;
   std::vector<std::uint16_t> seats_;  // by die
-  std::vector<Queue> queues_;         // by seat
+  std::vector<Ring<Op>> queues_;      // by seat
   std::vector<Nanos> free_;           // by seat: when it has finished what has begun
   std::vector<Nanos> keys_;           // by seat: when what waits first wants the channel
   std::vector<Lane> channels_;

@@ -54,6 +54,7 @@ class Ssd::Backend {
  public:
   explicit Backend(Ssd& ssd) : ssd_(ssd) {}
   void program(Page page, Die die, Work work) { ssd_.nand_.program(page, die, work); }
+  void copies(Die die, std::uint32_t pages) { ssd_.nand_.copies(die, pages); }
   void read(Die die, std::uint32_t units, Work work) { ssd_.nand_.read(die, units, work); }
   void erase(Block block) { ssd_.nand_.erase(block); }
   void settle(Block block, const PageMap& map) { ssd_.nand_.settle(block, map); }
@@ -67,9 +68,11 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
     : parameters_((validate(p), p)),
       host_(host),
       placement_(find_placement(p.placement)),
+      by_range_(p.placement == "range"),
       trim_(make_trim_policy(p.trim, p.trim_costs)),
       ftl_(Geometry(p.geometry), ftl_parameters(p), in_pages(p)),
       nand_(ftl_.geometry(), p.nand),
+      link_time_(p.link_rate),
       buffer_units_(static_cast<std::uint32_t>(p.write_buffer / p.geometry.map_unit)),
       slc_left_(p.slc_cache) {
   for (const NamedRange& range : p.ranges) ranges_.push_back({range.extent, range.stream});
@@ -174,18 +177,19 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
   const Bytes last = to_bytes(request.lba + request.sectors);
   if (!trimmed_.empty()) trimmed_.erase({request.lba, request.lba + request.sectors});
   trim_->written({request.lba, request.lba + request.sectors});
+  const Destination destination = destination_of(request);
   Nanos end = begin;
-  for (Bytes at = to_bytes(request.lba); at < last;) {
-    const Lpn lpn = geometry.lpn_of(at);
+  Lpn lpn = geometry.lpn_of(to_bytes(request.lba));
+  for (Bytes at = to_bytes(request.lba); at < last; ++lpn) {
     const Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
-    end = write_unit(request, lpn, to - at, begin);
+    end = write_unit(destination, lpn, to - at, begin);
     at = to;
   }
   return end + parameters_.write_latency;
 }
 
 // Returns when the unit's data is in the buffer.
-Nanos Ssd::write_unit(const Request& request, Lpn lpn, Bytes bytes, Nanos begin) {
+Nanos Ssd::write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nanos begin) {
   const Slot old = ftl_.map().find(lpn);
   if (old != kNoSlot) {
     const Page page = ftl_.geometry().page_of(old);
@@ -198,7 +202,7 @@ Nanos Ssd::write_unit(const Request& request, Lpn lpn, Bytes bytes, Nanos begin)
   const Nanos room = admit_unit(begin);
   const Nanos arrived = over_link(bytes, room);
   const bool merges = old != kNoSlot && bytes < ftl_.geometry().unit();
-  place(lpn, request, merges ? std::max(arrived, merge_read(old, begin)) : arrived);
+  place(lpn, destination, merges ? std::max(arrived, merge_read(old, begin)) : arrived);
   return arrived;
 }
 
@@ -209,13 +213,12 @@ Nanos Ssd::merge_read(Slot slot, Nanos begin) {
   return nand_.host_read(ftl_.geometry().die_of(slot), ftl_.geometry().unit(), begin);
 }
 
-void Ssd::place(Lpn lpn, const Request& request, Nanos ready) {
+void Ssd::place(Lpn lpn, const Destination& destination, Nanos ready) {
   nand_.set_ready(ready);
   choose_slc();
   Backend backend(*this);
-  const StreamId stream = placement_(request, ranges_, parameters_.ftl.streams);
   const std::uint64_t pages = ftl_.counters().host_pages;
-  ftl_.write(backend, lpn, stream, label_of(request));
+  ftl_.write(backend, lpn, destination.stream, destination.label);
   if (parameters_.slc_cache.count() > 0 && ftl_.counters().host_pages != pages &&
       slc_left_ >= ftl_.geometry().page()) {
     slc_left_ -= ftl_.geometry().page();
@@ -309,14 +312,17 @@ bool Ssd::in_ram(Slot slot, Nanos now) {
          nand_.holds(ftl_.geometry().page_of(slot), ftl_.geometry().block_of(slot), now);
 }
 
-StreamId Ssd::label_of(const Request& request) const {
+// Writes are attributed to the stream that the drive put them in, or, where it ignores streams, to
+// the one that the host named.
+Ssd::Destination Ssd::destination_of(const Request& request) const {
   const StreamId streams = parameters_.ftl.streams;
-  if (parameters_.placement == "range") return placement_(request, ranges_, streams);
-  return request.stream < streams ? request.stream : StreamId{0};
+  const StreamId placed = placement_(request, ranges_, streams);
+  const StreamId named = request.stream < streams ? request.stream : StreamId{0};
+  return {placed, by_range_ ? placed : named};
 }
 
 Nanos Ssd::over_link(Bytes bytes, Nanos ready) {
-  const Nanos length = transfer_time(bytes, parameters_.link_rate);
+  const Nanos length = link_time_(bytes);
   return link_.take(ready, length) + length;
 }
 
@@ -324,8 +330,8 @@ std::vector<Extent> Ssd::power_cut(Nanos now) {
   wake(now);
   ExtentSet doubt;
   const auto unit = to_sectors(ftl_.geometry().unit());
-  for (const Recent& recent : unanswered_) {
-    if (recent.done > now) doubt.insert(recent.extent);
+  for (std::size_t i = 0; i < unanswered_.size(); ++i) {
+    if (unanswered_[i].done > now) doubt.insert(unanswered_[i].extent);
   }
   if (!parameters_.power_loss_protection) {
     std::vector<Lpn> lpns;
@@ -394,7 +400,8 @@ void Ssd::archive(Archive& a) {
   a.one(counters_);
   link_.archive(a);
   a.all(buffered_, admitted_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_,
-        quiet_since_, unanswered_);
+        quiet_since_);
+  unanswered_.archive(a);
   trimmed_.archive(a);
 }
 

@@ -14,13 +14,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/device.hpp"
 #include "base/extent_set.hpp"
+#include "base/ring.hpp"
 #include "flash/ftl.hpp"
 #include "flash/lane.hpp"
 #include "flash/nand.hpp"
@@ -100,6 +100,10 @@ class Ssd final : public DeviceModel, private TrimTarget {
 
  private:
   class Backend;  // what the FTL's operations cost, and whom they must ask first
+  struct Destination {
+    StreamId stream;  // where it is put
+    StreamId label;   // whom it is attributed to
+  };
   struct Recent {
     Extent extent;
     Nanos done;
@@ -109,31 +113,33 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Nanos read(const Request& request, Nanos begin);
   Nanos read_page(Bytes bytes, Slot slot, Nanos begin);
   Nanos write(const Request& request, Nanos begin);
-  Nanos write_unit(const Request& request, Lpn lpn, Bytes bytes, Nanos begin);
+  Nanos write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nanos begin);
   Nanos merge_read(Slot slot, Nanos begin);
   Nanos flush(Nanos begin);
   Nanos trim(const Request& request, Nanos begin);
   void unmap(const Extent& extent) override;
   Nanos admit_unit(Nanos begin);
-  void place(Lpn lpn, const Request& request, Nanos ready);
+  void place(Lpn lpn, const Destination& destination, Nanos ready);
   void choose_slc();
   void conditioned();
   void pad(Nanos ready);
   void idle_until(Nanos now);
   bool work_when_idle(Nanos when);
   [[nodiscard]] bool in_ram(Slot slot, Nanos now);
-  [[nodiscard]] StreamId label_of(const Request& request) const;
+  [[nodiscard]] Destination destination_of(const Request& request) const;
   Nanos over_link(Bytes bytes, Nanos ready);
 
   SsdParameters parameters_;
   Host& host_;
   Placement placement_;
+  bool by_range_;
   std::vector<RangeStream> ranges_;
   std::unique_ptr<TrimPolicy> trim_;
   Ftl ftl_;
   Nand nand_;
   SsdCounters counters_;
   Lane link_;
+  TransferTime link_time_;
   std::uint32_t buffer_units_;  // size
   std::uint32_t buffered_ = 0;  // units in it, open pages included
   Nanos admitted_;              // when the last of them got its place
@@ -143,8 +149,8 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Nanos barrier_;    // a non-queued command has the drive for itself until then
   Nanos last_done_;  // of all commands so far
   Nanos quiet_since_;
-  std::deque<Recent> unanswered_;  // writes and TRIMs, by submission
-  ExtentSet trimmed_;              // since the last flush
+  Ring<Recent> unanswered_;  // writes and TRIMs, by submission
+  ExtentSet trimmed_;        // since the last flush
 };
 
 }  // namespace flashlab::flash
