@@ -22,6 +22,7 @@ from harness.paths import Project
 
 _GROUPS: Final = {
     "grace_hash_join": "harness.bench.grace_hash_join",
+    "device_models": "harness.bench.device_models",
     "reviewer": "harness.bench.reviewer",
 }
 

@@ -319,7 +319,7 @@ class Device:
         self._core.idle(round(seconds * 1e9))
 
     def power_cut(self) -> Ints:
-        """Cuts the power now. Returns the extents in doubt: LBA [begin, end), int64, shape (n, 2)."""
+        """Cuts the power now. Returns the extents in doubt: LBA, int64, (n, 2): begin, end."""
         return self._core.power_cut().reshape(-1, 2)
 
     def save(self) -> bytes:

@@ -23,6 +23,8 @@ class Held final : public DeviceModel {
     order.push_back(request.lba.index());
   }
   void wake(Nanos /*now*/) override {}
+  std::vector<Extent> power_cut(Nanos /*now*/) override { return {}; }
+  void archive(Archive& /*a*/) override {}
   [[nodiscard]] Bytes capacity() const override { return Bytes{1 << 30}; }
   [[nodiscard]] bool rotational() const override { return rotational_; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return depth_; }

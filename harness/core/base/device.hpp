@@ -70,13 +70,15 @@ class DeviceModel {
   [[nodiscard]] virtual std::uint32_t queue_depth() const = 0;
   // A hint that this request comes soon. Changes nothing but the speed of the simulation.
   virtual void expect(const Request& /*request*/) {}
+  // Data has been there since long ago: it was written, and that cost nothing and counts nowhere.
+  virtual void assume_written(const Extent& /*extent*/) {}
   // The power fails at `now`, and comes back. Requests in flight are never answered; volatile
   // caches are empty. Returns the blocks in doubt, ascending and disjoint: each logical block there
   // may hold, independently, its last content or an earlier one that a later write had not made
   // durable (flush, FUA). Everything else holds its last content.
-  virtual std::vector<Extent> power_cut(Nanos /*now*/) { FLASHLAB_CHECK(false); }
+  virtual std::vector<Extent> power_cut(Nanos now) = 0;
   // Saves or restores all state but the parameters, which must be the same.
-  virtual void archive(Archive& /*a*/) { FLASHLAB_CHECK(false); }
+  virtual void archive(Archive& a) = 0;
 };
 
 }  // namespace flashlab

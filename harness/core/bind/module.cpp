@@ -115,7 +115,7 @@ void bind_storage(nb::module_& m) {
       .def(
           "mount",
           [](io::VirtualStorage& s, std::int64_t offset_bytes, const ByteArray& cells) {
-            s.content().mount(Bytes{offset_bytes}, bytes_of(cells));
+            s.mount(Bytes{offset_bytes}, bytes_of(cells));
           },
           "offset_bytes"_a, "cells"_a, nb::keep_alive<1, 3>(),
           "Puts prepared cells (uint8, kept_bytes of each) on the device without a copy.")

@@ -111,6 +111,7 @@ class Ftl {
     Block victim = 0;
     Slot next = 0;
     Slot end = 0;
+    std::uint32_t held = 0;  // valid units when it was chosen
     [[nodiscard]] bool active() const { return next < end; }
   };
   // An open page: slots are handed out in order.
@@ -123,7 +124,7 @@ class Ftl {
   template <class Nand>
   void open_host_page(Nand& nand, StreamId stream);
   template <class Nand>
-  void collect_paced(Nand& nand, Group group, const OpenBlock& host);
+  void collect_paced(Nand& nand, Group group);
   template <class Nand>
   void collect(Nand& nand, Group group);
   template <class Nand>
@@ -194,7 +195,7 @@ template <class Nand>
 void Ftl::open_host_page(Nand& nand, StreamId stream) {
   const Group group = next_group(stream);
   OpenBlock& block = host_block(group, stream);
-  if (parameters_.gc_pace == GcPace::paced) collect_paced(nand, group, block);
+  if (parameters_.gc_pace == GcPace::paced) collect_paced(nand, group);
   // With mixed placement a collection may itself have opened the next block.
   while (block.pages_left == 0) {
     if (blocks_.free_blocks(group) > parameters_.reserve_blocks) {
@@ -206,17 +207,17 @@ void Ftl::open_host_page(Nand& nand, StreamId stream) {
   open_page(block, host_pages_[stream]);
 }
 
-// One block before it must, and then in step with the host: the copies are spread over the pages
-// that the host can still write, so that no single write waits for a whole block.
+// One block before it must, and then in step with the host: for each page that the host opens, as
+// many units are copied as the victim holds for each page that it will free. So the group neither
+// gains nor loses free blocks, and no single write waits for a whole victim.
 template <class Nand>
-void Ftl::collect_paced(Nand& nand, Group group, const OpenBlock& host) {
-  const std::uint32_t free = blocks_.free_blocks(group);
-  if (free > parameters_.reserve_blocks + 1) return;
+void Ftl::collect_paced(Nand& nand, Group group) {
+  if (blocks_.free_blocks(group) > parameters_.reserve_blocks + 1) return;
   if (!collections_[group].active()) choose(nand, group);
-  const std::uint32_t spare = free > parameters_.reserve_blocks ? geometry_.pages_per_block() : 0;
-  const std::uint32_t pages = std::max(host.pages_left + spare, 1U);
-  const std::uint32_t units = map_.valid(collections_[group].victim);
-  copy_some(nand, group, (units + pages - 1) / pages);
+  const std::uint32_t held = collections_[group].held;
+  const std::uint32_t freed = std::max(geometry_.slots_per_block() - held, 1U);
+  const std::uint64_t units = std::uint64_t{held} * geometry_.slots_per_page();
+  copy_some(nand, group, static_cast<std::uint32_t>((units + freed - 1) / freed));
 }
 
 template <class Nand>
@@ -233,7 +234,7 @@ void Ftl::choose(Nand& nand, Group group) {
   nand.settle(victim, map_);
   map_.withhold(victim);
   const Slot first = geometry_.first_slot(victim);
-  collections_[group] = {victim, first, first + geometry_.slots_per_block()};
+  collections_[group] = {victim, first, first + geometry_.slots_per_block(), map_.valid(victim)};
 }
 
 // Copies at least so many valid units, or all that are left; erases the block when none is.

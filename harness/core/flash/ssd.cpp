@@ -326,6 +326,18 @@ Nanos Ssd::over_link(Bytes bytes, Nanos ready) {
   return link_.take(ready, length) + length;
 }
 
+void Ssd::assume_written(const Extent& extent) {
+  const Geometry& geometry = ftl_.geometry();
+  const auto last =
+      static_cast<Lpn>(ceil_div(to_bytes(extent.end).count(), geometry.unit().count()));
+  Timeless timeless;
+  for (Lpn lpn = geometry.lpn_of(to_bytes(extent.begin)); lpn < last; ++lpn) {
+    if (ftl_.map().find(lpn) == kNoSlot) ftl_.write(timeless, lpn, 0, 0);
+  }
+  ftl_.pad_host_pages(timeless);
+  reset_counters();
+}
+
 std::vector<Extent> Ssd::power_cut(Nanos now) {
   wake(now);
   ExtentSet doubt;

@@ -82,6 +82,8 @@ class Ssd final : public DeviceModel, private TrimTarget {
   [[nodiscard]] bool rotational() const override { return false; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
   void expect(const Request& request) override;
+  // Also clears all counters.
+  void assume_written(const Extent& extent) override;
   std::vector<Extent> power_cut(Nanos now) override;
   void archive(Archive& a) override;
 

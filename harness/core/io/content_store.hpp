@@ -34,6 +34,10 @@ class ContentStore {
   // Puts `cells` under [offset, ...) without a copy: `kept` bytes of each cell, one after another.
   // The memory stays the caller's, must outlive the store, and is never written to.
   void mount(Bytes offset, std::span<const std::byte> cells);
+  // The part of the device that so many kept bytes stand for.
+  [[nodiscard]] Bytes bytes_of(std::size_t kept) const {
+    return cell_ * static_cast<std::int64_t>(kept / kept_bytes_);
+  }
 
  private:
   struct Mounted {

@@ -163,6 +163,12 @@ void VirtualStorage::done(Tag tag, Nanos when) {
   post(std::max(when, now_), EventKind::request_done, tag);
 }
 
+void VirtualStorage::mount(Bytes offset, std::span<const std::byte> cells) {
+  content_.mount(offset, cells);
+  const Bytes length = content_.bytes_of(cells.size());
+  device_->assume_written({to_lba(offset), to_lba(offset + length)});
+}
+
 void VirtualStorage::wake_at(Nanos when) {
   device_wake_ = std::max(when, now_);
   post(device_wake_, EventKind::device_wake, 0);

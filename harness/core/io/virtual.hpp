@@ -33,6 +33,8 @@ class VirtualStorage final : public Storage, private Host, private host::BlockLa
   void run(std::uint32_t users, std::uint32_t depth, const Body& body,
            const Cancel& cancel) override;
 
+  // Puts prepared cells on the device, as if they had been written long ago.
+  void mount(Bytes offset, std::span<const std::byte> cells);
   [[nodiscard]] ContentStore& content() { return content_; }
   [[nodiscard]] const DeviceModel& device() const { return *device_; }
   [[nodiscard]] const host::BlockLayer& block_layer() const { return block_layer_; }
