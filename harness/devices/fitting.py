@@ -20,7 +20,6 @@ from harness.devices.data_sheet import check, measure
 from harness.devices.profiles import (
     DataSheetFigure,
     DeviceProfile,
-    HddProfile,
     Ratio,
     Time,
     load_device,
@@ -152,8 +151,6 @@ def _with(profile: DeviceProfile, parameter: str, value: float) -> DeviceProfile
     whole = not isinstance(getattr(profile.parameters, parameter), Ratio)
     rounded = float(f"{value:.{_DIGITS}g}")
     values = {parameter: round(rounded) if whole else rounded}
-    if isinstance(profile, HddProfile):
-        return profile.model_copy(update={"parameters": profile.parameters.with_values(values)})
     return profile.model_copy(update={"parameters": profile.parameters.with_values(values)})
 
 
