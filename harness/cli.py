@@ -255,7 +255,9 @@ def _with_data_sheet(name: str) -> list[tuple[str, DeviceProfile]]:
 
 
 def _print_data_sheet(figures: pd.DataFrame, name: str) -> None:
-    table = Table("figure", "use", "data sheet", "simulated", "error", "holds", title=name, box=None)
+    table = Table(
+        "figure", "use", "data sheet", "simulated", "error", "holds", title=name, box=None
+    )
     for row in figures.to_dict("records"):
         table.add_row(
             row["figure"],
@@ -263,7 +265,9 @@ def _print_data_sheet(figures: pd.DataFrame, name: str) -> None:
             _quantity(row["expected"], row["unit"]),
             _quantity(row["simulated"], row["unit"]),
             f"{row['error_ratio']:+.2%}",
-            "[green]yes[/]" if row["holds"] else f"[red]no[/] (within {row['tolerance_ratio']:.0%})",
+            "[green]yes[/]"
+            if row["holds"]
+            else f"[red]no[/] (within {row['tolerance_ratio']:.0%})",
         )
     _console().print(table)
 

@@ -1,4 +1,4 @@
-"""Data sheets: the models have their drives' figures, a wrong one is noticed, fits find their way."""
+"""Data sheets: models have their drives' figures, a wrong one is noticed, fits find their way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from harness.bench.data_sheets import measure_data_sheets
 from harness.devices import data_sheet, fitting
+from harness.devices.model import Device, Job
 from harness.devices.profiles import (
     DataSheetFigure,
     DeviceProfile,
@@ -43,7 +44,7 @@ RANDOM_WRITE = {
 def figure(value: str, fits: str = "", **job: Any) -> dict[str, Any]:
     """A row of a data sheet, as in a profile's file."""
     row = {
-        "name": "a figure",
+        "name": f"{value} by {fits}",
         "job": {**RANDOM_WRITE, **job},
         "value": value,
         "source": "this test",
@@ -57,6 +58,34 @@ def with_figures(name: str, *rows: dict[str, Any], **overrides: str) -> DevicePr
     profile = load_device(PROFILES, name, overrides)
     figures = tuple(DataSheetFigure.model_validate(row) for row in rows)
     return profile.model_copy(update={"data_sheet": figures})
+
+
+def test_a_write_may_take_the_firmware_longer_than_a_read() -> None:
+    longer = {"command_time": "10 us", "write_command_time": "17 us"}
+    expected: tuple[tuple[Literal["read", "write", "trim"], int], ...]
+    expected = (("write", 7_000), ("read", 0), ("trim", 0))
+    for op, expected_ns in expected:
+        latency_ns = []
+        for overrides in ({"command_time": "10 us", "write_command_time": "10 us"}, longer):
+            device = Device.from_profile(PROFILES, "samsung_840pro_256gb", overrides)
+            run = device.run(Job(op=op, requests=1))
+            latency_ns.append(run.ops[op].latency_mean_ns)
+        assert latency_ns[1] - latency_ns[0] == expected_ns
+
+
+def test_without_a_time_of_its_own_a_write_takes_what_every_command_takes() -> None:
+    overrides = {"command_time": "30 us"}
+    device = Device.from_profile(PROFILES, "samsung_980_1tb", overrides)
+    run = device.run(Job(op="write", end_bytes=1 << 30, queue_depth=8, requests=1000))
+    assert run.iops == pytest.approx(1 / 30e-6, rel=0.02)
+
+
+def test_two_figures_of_one_name_are_refused(tmp_path: Path) -> None:
+    data = yaml.safe_load((PROFILES / "samsung_840pro_256gb.yaml").read_text())
+    data["data_sheet"] = [figure("80000 IOPS"), figure("80000 IOPS")]
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(data))
+    with pytest.raises(BadProfile, match="two figures are called 80000 IOPS"):
+        load_device(tmp_path, "mine")
 
 
 @pytest.mark.parametrize("name", WITH_FIGURES)
@@ -75,7 +104,7 @@ def test_a_wrong_figure_is_noticed() -> None:
 
 
 def test_a_latency_may_be_off_by_more_than_a_rate() -> None:
-    depth_1 = {"op": "read", "queue_depth": 1}
+    depth_1: dict[str, Any] = {"op": "read", "queue_depth": 1}
     rows = [figure(value, **depth_1) for value in ("101 us", "94 us", "91 us", "9500 IOPS")]
     figures = data_sheet.check(with_figures("samsung_840pro_256gb", *rows))
     assert list(figures.unit) == ["s", "s", "s", "IOPS"]
@@ -84,24 +113,27 @@ def test_a_latency_may_be_off_by_more_than_a_rate() -> None:
 
 
 def test_a_disk_has_the_rate_of_its_outer_edge_and_the_sum_of_its_parts() -> None:
-    read = {"op": "read", "queue_depth": 1, "span": "full", "state": "full"}
+    read: dict[str, Any] = {"op": "read", "queue_depth": 1, "span": "full", "state": "full"}
     profile = with_figures(
         "hitachi_hds721010dle630",
         figure("185 MB/s", **read | {"pattern": "sequential", "block": "1 MiB"}),
         figure("12.8 ms", **read),  # command 0.1, seek 8.5, half a revolution 4.17, transfer
     )
     figures = data_sheet.check(profile)
-    assert figures.error_ratio.abs().max() < 0.01
+    assert figures.error_ratio[0] == pytest.approx(0.0, abs=0.01)
+    # A little less: outer tracks hold more, so random sectors are nearer than random tracks.
+    assert -0.05 < figures.error_ratio[1] < 0.0
 
 
-def test_a_new_drive_is_faster_than_a_full_one_and_that_than_a_steady_one() -> None:
+def test_a_new_drive_is_faster_than_one_that_collects() -> None:
     rows = [
         figure("1000 IOPS", span="full", state=state, queue_depth=32)
         for state in ("fresh", "full", "steady")
     ]
     profile = with_figures("samsung_840pro_256gb", *rows, capacity="8 GiB", pages_per_block="64")
     fresh, full, steady = data_sheet.check(profile).simulated
-    assert fresh > 1.5 * full > 1.5 * steady
+    assert fresh > 1.5 * full
+    assert fresh > 1.5 * steady
 
 
 def test_the_slc_cache_of_a_new_drive_is_empty_for_writes_and_used_up_when_full() -> None:
@@ -116,8 +148,8 @@ def test_the_slc_cache_of_a_new_drive_is_empty_for_writes_and_used_up_when_full(
 
 def test_a_smaller_drive_stands_in_for_a_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
     full = figure("1 MB/s", pattern="sequential", block="128 KiB", span="full", state="full")
-    overrides = {"capacity": "48 GiB", "slc_cache": "8 GiB"}
-    profile = with_figures("crucial_mx500_250gb", full, **overrides)
+    overrides = {"capacity": "48 GiB", "slc_cache": "8 GiB", "slc_program_page": "400 us"}
+    profile = with_figures("samsung_840pro_256gb", full, **overrides)
     whole = data_sheet.check(profile).simulated[0]
     monkeypatch.setattr(data_sheet, "_LARGE_BYTES", 12 << 30)
     assert data_sheet.check(profile).simulated[0] == pytest.approx(whole, rel=0.005)
@@ -138,9 +170,7 @@ def test_a_fit_recovers_what_a_figure_was_made_with(
     row = figure("1000 IOPS", parameter, **job)
     made_with = with_figures("samsung_840pro_256gb", row, **{parameter: value})
     iops = data_sheet.check(made_with).simulated[0]
-    fitted = fitting.fit(
-        with_figures("samsung_840pro_256gb", {**row, "value": f"{iops:.2f} IOPS"})
-    )
+    fitted = fitting.fit(with_figures("samsung_840pro_256gb", {**row, "value": f"{iops:.2f} IOPS"}))
     assert fitted.converged
     known = getattr(made_with.parameters, parameter).value
     assert fitted.fits.after[0] == pytest.approx(known, rel=0.02)

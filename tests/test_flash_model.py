@@ -68,15 +68,6 @@ def test_a_write_is_acknowledged_from_the_buffer() -> None:
     assert latencies[0] == 10_000 + 16_000 + 20_000
 
 
-def test_a_write_may_take_the_firmware_longer_than_a_read() -> None:
-    slower = drive(write_command_time_ns=13_000)
-    latencies, _ = run(slower, [(WRITE, 0, 8), (READ, 8, 8), (TRIM, 0, 8)])
-    assert latencies[0] == 13_000 + 16_000 + 20_000
-    assert list(latencies[1:]) == list(run(drive(), [(READ, 8, 8), (TRIM, 0, 8)])[0])
-    with pytest.raises(BadParameter, match="write_command_time"):
-        _core.capacity_bytes(drive(write_command_time_ns=-1))
-
-
 def test_reads_of_different_dies_overlap_and_of_one_die_queue() -> None:
     apart = [(READ, i * 8, 8) for i in range(8)]
     together = [(READ, i * 64, 8) for i in range(8)]

@@ -8,11 +8,11 @@ buffer, and where the drive is full also its spare blocks. How that is kept shor
 
 - Sequential reads of a new drive read a part of the span only; what was written in order before
   lies there as it would if all of it had been written.
-- A drive that must be filled beyond `_LARGE_BYTES` is replaced by one with fewer blocks a die, but
-  the same dies, share of spare blocks and share of SLC cache. In order, no block is collected that
-  holds anything, so write amplification is 1 in both. In steady state it would not be the same (open
-  and reserved blocks are a larger share of the spare ones of a smaller drive), so there the drive
-  keeps its size.
+- A full drive larger than `_LARGE_BYTES` is replaced by one with fewer blocks a die, but the same
+  dies, share of spare blocks and share of SLC cache. Neither reads nor writes in order see the
+  difference: no block is collected that holds anything, so write amplification is 1 in both. For
+  random writes it would not be the same (open and reserved blocks are a larger share of a smaller
+  drive's spare ones), so for those the drive keeps its size.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def check(profile: DeviceProfile) -> pd.DataFrame:
 
 
 def _small_enough(profile: DeviceProfile, job: DataSheetJob) -> DeviceProfile:
-    if not isinstance(profile, SsdProfile) or job.state != "full":
+    collects = job.op == "write" and job.pattern == "random"
+    if not isinstance(profile, SsdProfile) or job.state != "full" or collects:
         return profile
     p = profile.parameters
     if p.capacity.value <= _LARGE_BYTES:

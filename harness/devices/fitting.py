@@ -1,7 +1,7 @@
 """Fitting: the parameters of a profile that its data sheet decides, solved figure by figure.
 
-Each figure with `use: fit` names the one parameter that is solved for it. Fits interact, so they are
-repeated until all figures hold at once. What is within the tolerance already keeps its value.
+Each figure with `use: fit` names the one parameter that is solved for it. Fits interact, so they
+are repeated until all figures hold at once. What is within the tolerance already keeps its value.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -42,8 +43,8 @@ _LEAST_NS: Final = 10  # where a solution for a time that was 0 begins
 class Fitted:
     """A profile with its fitted values, and how it got there.
 
-    `fits`: one row per fit with figure, parameter, before, after (values), error_before, error_after
-    (ratios). `checks`: the other figures, as `data_sheet.check` has them.
+    `fits`: one row per fit with figure, parameter, before, after (values), error_before and
+    error_after (ratios). `checks`: the other figures, as `data_sheet.check` has them.
     """
 
     profile: DeviceProfile
@@ -76,9 +77,12 @@ def fit(profile: DeviceProfile) -> Fitted:
     for _ in range(_ROUNDS):
         if all(abs(error) <= FIT_TOLERANCE for error in now.values()):
             break
+        last = profile
         for figure in figures:
             if abs(measure(profile, figure).error_ratio) > FIT_TOLERANCE:
                 profile = _solved(profile, figure)
+        if profile == last:
+            break
         now = {f.name: measure(profile, f).error_ratio for f in figures}
     rows = [
         {
@@ -205,7 +209,7 @@ def _candidates(begin: float, tried: dict[float, float]) -> Iterator[float]:
 def _bracket(tried: dict[float, float]) -> tuple[float, float] | None:
     """The nearest two neighbours between which the sign changes."""
     xs = sorted(tried)
-    for low, high in zip(xs, xs[1:], strict=False):
+    for low, high in pairwise(xs):
         if (tried[low] > 0.0) != (tried[high] > 0.0):
             return low, high
     return None
@@ -221,11 +225,16 @@ def _secant(tried: dict[float, float]) -> float:
     return x0 + max(-_FURTHEST, min(_FURTHEST, step))
 
 
-_UNITS: Final = {
-    **{"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9},
-    **{"KB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "KiB/s": 2**10, "MiB/s": 2**20},
-    **{"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9},
+_SIZES: Final = {"B": 1} | {
+    f"{prefix}{infix}B": base ** (i + 1)
+    for infix, base in (("", 1000), ("i", 1024))
+    for i, prefix in enumerate("KMGT")
 }
+_UNITS: Final = (
+    {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+    | _SIZES
+    | {f"{unit}/s": factor for unit, factor in _SIZES.items()}
+)
 
 
 def _with_value(path: Path, text: str, parameter: str, value: float) -> str:

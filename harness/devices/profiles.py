@@ -287,10 +287,14 @@ class _Profile(_Strict):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _require_known(figures: Sequence[DataSheetFigure], parameters: type[_Parameters]) -> None:
+def _require_consistent(figures: Sequence[DataSheetFigure], parameters: type[_Parameters]) -> None:
     for figure in figures:
         if figure.fits and figure.fits not in parameters.model_fields:
             raise ValueError(f"data_sheet: {figure.fits} is not a parameter")
+    names = [figure.name for figure in figures]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"data_sheet: two figures are called {name}")
 
 
 @dataclass(frozen=True)
@@ -315,7 +319,7 @@ class HddProfile(_Profile):
 
     @model_validator(mode="after")
     def _fits_known(self) -> Self:
-        _require_known(self.data_sheet, HddParameters)
+        _require_consistent(self.data_sheet, HddParameters)
         return self
 
     def to_core(self, *, start_angle_ns: int = 0) -> _core.HddParameters:
@@ -333,7 +337,7 @@ class SsdProfile(_Profile):
 
     @model_validator(mode="after")
     def _fits_known(self) -> Self:
-        _require_known(self.data_sheet, SsdParameters)
+        _require_consistent(self.data_sheet, SsdParameters)
         return self
 
     def to_core(self, *, seed: int = 0, ranges: Sequence[NamedRange] = ()) -> _core.SsdParameters:
