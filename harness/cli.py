@@ -25,6 +25,9 @@ app = typer.Typer(
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.devices.fitting import Fitted
+    from harness.devices.profiles import DeviceProfile
+
 TierOption = Annotated[str, typer.Option("--tier", help="simulated or hardware")]
 
 
@@ -157,6 +160,49 @@ def report_() -> None:
     _console().print(f"report: {page}")
 
 
+@app.command("data-sheet")
+def data_sheet(
+    profile: Annotated[
+        str, typer.Argument(help="such as samsung_980_1tb, or a path that ends in .yaml")
+    ] = "",
+    every: Annotated[bool, typer.Option("--all", help="all profiles that have figures")] = False,
+) -> None:
+    """Runs the figures of a drive's data sheet on its model; exit code 1 if one does not hold."""
+    from harness.devices.data_sheet import check
+    from harness.errors import BadParameter
+
+    if bool(profile) == every:
+        raise BadParameter("data-sheet: name a profile, or give --all")
+    holds = True
+    for name, drive in _with_data_sheet(profile):
+        figures = check(drive)
+        _print_data_sheet(figures, name)
+        holds = holds and bool(figures.holds.all())
+    if not holds:
+        raise typer.Exit(1)
+
+
+@app.command()
+def fit(
+    profile: Annotated[
+        str, typer.Argument(help="such as samsung_980_1tb, or a path that ends in .yaml")
+    ],
+    write: Annotated[bool, typer.Option("--write", help="put the values into the file")] = False,
+) -> None:
+    """Solves a profile's fitted parameters for its data sheet; exit code 1 if that fails."""
+    from harness.devices import fitting
+    from harness.paths import find_project
+
+    [(name, drive)] = _with_data_sheet(profile)
+    fitted = fitting.fit(drive)
+    _print_fit(fitted, drive, name)
+    if write and fitted.converged:
+        changed = fitting.write_fit(find_project().profiles, name, fitted)
+        _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
+    if not fitted.converged:
+        raise typer.Exit(1)
+
+
 @app.command()
 def doctor() -> None:
     """Says what each tier needs, what is missing here, and how to install it."""
@@ -191,6 +237,64 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
             raise BadParameter(f"{option} {text!r}: write it as NAME=VALUE")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def _with_data_sheet(name: str) -> list[tuple[str, DeviceProfile]]:
+    """The named profile, or all that have figures. Raises UnknownName, BadProfile."""
+    from harness.devices.profiles import list_profiles, load_device, profile_path
+    from harness.errors import BadProfile
+    from harness.paths import find_project
+
+    folder = find_project().profiles
+    named = [(n, load_device(folder, n)) for n in ([name] if name else list_profiles(folder))]
+    found = [(n, drive) for n, drive in named if drive.data_sheet]
+    if name and not found:
+        path = profile_path(folder, name)
+        raise BadProfile(str(path), "has no figures under data_sheet: there is nothing to compare")
+    return found
+
+
+def _print_data_sheet(figures: pd.DataFrame, name: str) -> None:
+    table = Table(
+        "figure", "use", "data sheet", "simulated", "error", "holds", title=name, box=None
+    )
+    for row in figures.to_dict("records"):
+        table.add_row(
+            row["figure"],
+            row["use"],
+            _quantity(row["expected"], row["unit"]),
+            _quantity(row["simulated"], row["unit"]),
+            f"{row['error_ratio']:+.2%}",
+            "[green]yes[/]"
+            if row["holds"]
+            else f"[red]no[/] (within {row['tolerance_ratio']:.0%})",
+        )
+    _console().print(table)
+
+
+def _print_fit(fitted: Fitted, before: DeviceProfile, name: str) -> None:
+    from harness.devices.fitting import format_value
+
+    columns = ("figure", "parameter", "before", "after", "error before", "error after")
+    table = Table(*columns, title=f"{name}: {fitted.summary}", box=None)
+    for row in fitted.fits.to_dict("records"):
+        table.add_row(
+            row["figure"],
+            row["parameter"],
+            format_value(before, row["parameter"]),
+            format_value(fitted.profile, row["parameter"]),
+            f"{row['error_before']:+.2%}",
+            f"{row['error_after']:+.2%}",
+        )
+    _console().print(table)
+    if len(fitted.checks):
+        _print_data_sheet(fitted.checks, "not used for the fit")
+
+
+def _quantity(value: float, unit: str) -> str:
+    if unit == "bytes/s":
+        return f"{value / 1e6:.5g} MB/s"
+    return f"{value * 1e3:.4g} ms" if unit == "s" else f"{value:.0f} IOPS"
 
 
 def _print_verdicts(verdicts: pd.DataFrame, title: str) -> None:

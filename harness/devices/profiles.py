@@ -123,6 +123,14 @@ class _Parameters(_Strict):
         fields = ((name, getattr(self, name)) for name in type(self).model_fields)
         return {name + value.suffix: value.value for name, value in fields if value is not None}
 
+    def with_values(self, values: Mapping[str, float]) -> Self:
+        """A copy with other values of parameters that it has; their origins stay."""
+        changed = {
+            name: getattr(self, name).model_copy(update={"value": value})
+            for name, value in values.items()
+        }
+        return self.model_copy(update=changed)
+
 
 class HddParameters(_Parameters):
     """A hard disk; see harness/core/disk/hdd.hpp for what each one does."""
@@ -168,6 +176,7 @@ class SsdParameters(_Parameters):
     jitter: Ratio | None = None
     link_rate: Rate
     command_time: Time
+    write_command_time: Time | None = None
     read_latency: Time
     write_latency: Time
     write_buffer: Size
@@ -254,10 +263,17 @@ class DataSheetFigure(_Strict):
         """Value and unit: bytes/s, IOPS or s (mean latency)."""
         number, _, unit = self.value.partition(" ")
         if unit == "IOPS":
-            return float(number), unit
+            return _positive(number), unit
         if unit.endswith("/s"):
             return float(parse_rate(self.value)), "bytes/s"
         return parse_time(self.value) / 1e9, "s"
+
+
+def _positive(number: str) -> float:
+    value = float(number)
+    if not value > 0.0:
+        raise ValueError("value: must be above zero")
+    return value
 
 
 class _Profile(_Strict):
@@ -269,6 +285,16 @@ class _Profile(_Strict):
         values = self.model_dump(exclude={"title", "note", "data_sheet"})
         text = json.dumps(_without_origins(values), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _require_consistent(figures: Sequence[DataSheetFigure], parameters: type[_Parameters]) -> None:
+    for figure in figures:
+        if figure.fits and figure.fits not in parameters.model_fields:
+            raise ValueError(f"data_sheet: {figure.fits} is not a parameter")
+    names = [figure.name for figure in figures]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"data_sheet: two figures are called {name}")
 
 
 @dataclass(frozen=True)
@@ -291,6 +317,11 @@ class HddProfile(_Profile):
     parameters: HddParameters
     data_sheet: tuple[DataSheetFigure, ...] = ()
 
+    @model_validator(mode="after")
+    def _fits_known(self) -> Self:
+        _require_consistent(self.data_sheet, HddParameters)
+        return self
+
     def to_core(self, *, start_angle_ns: int = 0) -> _core.HddParameters:
         """The core's parameters; `start_angle_ns` turns the platters at time 0."""
         arguments = self.parameters.core_arguments()
@@ -306,9 +337,7 @@ class SsdProfile(_Profile):
 
     @model_validator(mode="after")
     def _fits_known(self) -> Self:
-        for figure in self.data_sheet:
-            if figure.fits and figure.fits not in SsdParameters.model_fields:
-                raise ValueError(f"data_sheet: {figure.fits} is not a parameter")
+        _require_consistent(self.data_sheet, SsdParameters)
         return self
 
     def to_core(self, *, seed: int = 0, ranges: Sequence[NamedRange] = ()) -> _core.SsdParameters:
@@ -378,8 +407,13 @@ def load_host(folder: Path, name: str, overrides: Mapping[str, str] | None = Non
     return _validate(path, HostProfile, data)
 
 
+def profile_path(folder: Path, name: str) -> Path:
+    """Where the profile `name` of a folder lies; a name that ends in .yaml is a path itself."""
+    return Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
+
+
 def _read(folder: Path, name: str, what: str) -> tuple[Path, dict[str, Any]]:
-    path = Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
+    path = profile_path(folder, name)
     if not path.is_file():
         raise UnknownName(what, name, list_profiles(folder))
     try:

@@ -156,6 +156,8 @@ void read_flash(flash::SsdParameters* self, const nb::kwargs& given) {
   p.placement = a.take<std::string>("placement");
   p.link_rate = a.rate("link_rate_bytes_per_s");
   p.command_time = a.nanos("command_time_ns");
+  p.write_command_time =
+      Nanos{a.take_or<std::int64_t>("write_command_time_ns", p.command_time.count())};
   p.read_latency = a.nanos("read_latency_ns");
   p.write_latency = a.nanos("write_latency_ns");
   p.write_buffer = a.bytes("write_buffer_bytes");

@@ -36,8 +36,9 @@ std::vector<Attribution::Range> in_pages(const SsdParameters& p) {
 
 void validate(const SsdParameters& p) {
   require(p.link_rate.count() >= 1'000'000, "link_rate: must be at least 1 MB/s");
-  require(p.command_time >= Nanos{0} && p.read_latency >= Nanos{0} && p.write_latency >= Nanos{0},
-          "command_time, read_latency and write_latency: must not be negative");
+  require(p.command_time >= Nanos{0} && p.write_command_time.value_or(Nanos{0}) >= Nanos{0} &&
+              p.read_latency >= Nanos{0} && p.write_latency >= Nanos{0},
+          "command_time, write_command_time, read_latency and write_latency: must not be negative");
   require(p.slc_cache.count() >= 0, "slc_cache: must not be negative");
   require(p.trim_max_ranges >= 1, "trim_max_ranges: must be at least 1");
   require(p.background_idle >= Nanos{0}, "background_idle: must not be negative");
@@ -87,13 +88,19 @@ void Ssd::submit(Tag tag, const Request& request, Nanos now) {
   while (!unanswered_.empty() && unanswered_.front().done <= now) unanswered_.pop_front();
   const bool alone = request.op == Op::trim && !parameters_.trim_queued;
   const Nanos begin = std::max({now, barrier_, alone ? last_done_ : now});
-  firmware_free_ = std::max(firmware_free_, begin) + parameters_.command_time;
-  counters_.command_time += parameters_.command_time;
+  const Nanos handling = command_time(request.op);
+  firmware_free_ = std::max(firmware_free_, begin) + handling;
+  counters_.command_time += handling;
   const Nanos end = serve(request, firmware_free_);
   if (alone) barrier_ = end;
   last_done_ = std::max(last_done_, end);
   quiet_since_ = std::max(quiet_since_, last_done_);
   host_.done(tag, end);
+}
+
+Nanos Ssd::command_time(Op op) const {
+  const Nanos any = parameters_.command_time;
+  return op == Op::write ? parameters_.write_command_time.value_or(any) : any;
 }
 
 void Ssd::wake(Nanos now) {

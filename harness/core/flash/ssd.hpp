@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,9 @@ struct SsdParameters {
   std::string placement = "none";
   std::vector<NamedRange> ranges;  // ascending, disjoint
   BytesPerSecond link_rate;
-  Nanos command_time;   // of the firmware, for every command; one after another
-  Nanos read_latency;   // of every read, on top: occupies nothing
+  Nanos command_time;                       // of the firmware, for every command; one after another
+  std::optional<Nanos> write_command_time;  // for a write, which also needs a place; else the same
+  Nanos read_latency;                       // of every read, on top: occupies nothing
   Nanos write_latency;  // from the last byte over the link to the acknowledgement
   Bytes write_buffer;
   bool power_loss_protection = false;
@@ -114,6 +116,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Nanos serve(const Request& request, Nanos begin);
   Nanos read(const Request& request, Nanos begin);
   Nanos read_page(Bytes bytes, Slot slot, Nanos begin);
+  [[nodiscard]] Nanos command_time(Op op) const;
   Nanos write(const Request& request, Nanos begin);
   Nanos write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nanos begin);
   Nanos merge_read(Slot slot, Nanos begin);

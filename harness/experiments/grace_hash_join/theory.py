@@ -73,7 +73,7 @@ def _flash(shape: Shape, d: SsdParameters, host_s: float) -> tuple[float, float]
         return fixed_ns / 1e9 + first_page_s + size_bytes / d.link_rate.value + host_s
 
     def write_s(size_bytes: int) -> float:
-        fixed_ns = d.command_time.value + d.write_latency.value
+        fixed_ns = (d.write_command_time or d.command_time).value + d.write_latency.value
         return fixed_ns / 1e9 + size_bytes / d.link_rate.value + host_s
 
     if shape.partitions == 1:
