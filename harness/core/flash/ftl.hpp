@@ -215,6 +215,7 @@ void Ftl::collect_paced(Nand& nand, Group group) {
   if (blocks_.free_blocks(group) > parameters_.reserve_blocks + 1) return;
   if (!collections_[group].active()) choose(nand, group);
   const std::uint32_t held = collections_[group].held;
+  if (held == 0) return collect(nand, group);
   const std::uint32_t freed = std::max(geometry_.slots_per_block() - held, 1U);
   const std::uint64_t units = std::uint64_t{held} * geometry_.slots_per_page();
   copy_some(nand, group, static_cast<std::uint32_t>((units + freed - 1) / freed));
@@ -240,9 +241,8 @@ void Ftl::choose(Nand& nand, Group group) {
 // Copies at least so many valid units, or all that are left; erases the block when none is.
 template <class Nand>
 void Ftl::copy_some(Nand& nand, Group group, std::uint32_t units) {
-  // Looked through in steps of whole pages.
-  const std::uint32_t pages =
-      units < geometry_.slots_per_block() ? 64 : geometry_.pages_per_block();
+  // Looked through in steps of whole pages: of one, or the copies would run ahead of their pace.
+  const std::uint32_t pages = units < geometry_.slots_per_block() ? 1 : geometry_.pages_per_block();
   Collection& collection = collections_[group];
   const Slot begin = collection.next;
   moving_.clear();
