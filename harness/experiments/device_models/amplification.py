@@ -73,7 +73,9 @@ def hot_cold(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
     device = _drive(v, bench, {"gc_policy": policy, **streams})
     device.precondition(fill_ratio=1.0)
     # Cold data is collected so seldom that it takes this long until it lies as it will lie.
-    device.run(_hot_cold_writes(v, device, overwrites=12.0, seed=1))
+    device.run(
+        _hot_cold_writes(v, device, overwrites=6.0 if effort(v["scale"]) > 2 else 12.0, seed=1)
+    )
     run = device.run(_hot_cold_writes(v, device, overwrites=2.0, seed=2))
     return Measurement({"waf": run.waf, **_hot_cold_theory(v, device)})
 

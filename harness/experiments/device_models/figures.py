@@ -119,14 +119,15 @@ def _warm_up(rows: pd.DataFrame, results: Results) -> Figure:
     for policy, mine, colour in _each(rows[rows.repetition == 0], "policy"):
         row = mine.iloc[0]
         series = results.series[row.point]
-        axes.plot(series["written_ratio"], series["waf"], color=colour, label=policy)
+        written = series["written_ratio"]
+        axes.plot(written, series["waf"], color=colour, label=policy, linewidth=1.2)
         if not pd.isna(row.get("theory_waf")):
-            end = series["written_ratio"][-1]
-            axes.plot([0.75 * end, end], [row.theory_waf] * 2, color=colour, linestyle="--")
+            axes.axhline(row.theory_waf, xmin=0.9, color=colour, linewidth=3, alpha=0.5)
     axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.1 * axes.dataLim.x1)
     axes.set_xlabel("written since the drive was filled in order (capacities)")
     axes.set_ylabel("write amplification")
-    axes.set_title("From a full new drive to the steady state (theory: dashed)")
+    axes.set_title("From a full new drive to the steady state (theory: bars at the right)")
     axes.legend()
     return figure
 
@@ -259,9 +260,7 @@ def _queue_order(rows: pd.DataFrame, _: Results) -> Figure:
             left.plot(some.queue_depth, some.iops, label=label, **style)
             right.plot(some.queue_depth, some.read_p99_ms, **style)
     alone = 1e3 / rows.theory_read_ms.mean()
-    left.axhline(
-        alone, color="0.4", linewidth=1, linestyle=":", label="arithmetic, any order by arrival"
-    )
+    left.axhline(alone, color="0.4", linewidth=1, linestyle=":", label="arithmetic, by arrival")
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(sorted(rows.queue_depth.unique()))
@@ -271,5 +270,5 @@ def _queue_order(rows: pd.DataFrame, _: Results) -> Figure:
         ax.set_xlabel("queue depth")
     left.set_title("random reads per second")
     right.set_title("99 % of the reads answered within (ms)")
-    left.legend(fontsize="x-small")
+    left.legend(fontsize="x-small", loc="upper left")
     return figure

@@ -90,9 +90,9 @@ def effort(scale: object) -> int:
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:
     repetitions = 1 if p.scale == "smoke" else p.repetitions
-    flash = {"device": FLASH, "scale": p.scale}
+    common: dict[str, Scalar]
     for repetition in range(repetitions if FLASH in devices else 0):
-        common = {**flash, "repetition": repetition}
+        common = {"device": FLASH, "scale": p.scale, "repetition": repetition}
         yield from ({**common, **values} for values in _amplification(p))
         if repetition == 0:
             yield from ({**common, **values} for values in _latency(p))
