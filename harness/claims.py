@@ -1,4 +1,4 @@
-"""Claims: the papers' statements as data, judged by results.
+"""Claims: what papers and theory say, as data, judged by results.
 
 `data/published/claims.yaml` holds them: where in the paper, the statement, a metric in SQL over the
 results, what is expected and why that is tolerance enough. No number of a paper stands in code.
@@ -75,11 +75,12 @@ class Paper(_Strict):
     """A paper: its title, the relation that its claims' metrics query, and the claims.
 
     `relation` is a SQL query over `results`, the table of all points, that knows the parameters
-    $variant and $repetition (NULL: all).
+    $variant and $repetition (NULL: all). `against` says whose numbers stand under `published`.
     """
 
     title: str
     reference: str
+    against: str = "paper"
     relation: str
     errata: list[str] = []
     claims: list[Claim]
@@ -180,9 +181,10 @@ def notes(project: Project, experiment: str, results: Results) -> dict[str, list
     lines: dict[str, list[str]] = {}
     if results.table.empty:
         return lines
+    against = _paper(project, experiment).against
     for row in judge(project, experiment, results).itertuples():
         if row.figure and row.verdict != NOT_RUN:
-            text = f"{row.statement}: paper {row.published}, here {format_value(row.value)}"
+            text = f"{row.statement}: {against} {row.published}, here {format_value(row.value)}"
             lines.setdefault(row.figure, []).append(f"{text} ({row.verdict})")
     return lines
 

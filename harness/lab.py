@@ -18,6 +18,7 @@ import pandas as pd
 from IPython.display import Image
 
 from harness import claims, doctor, plots, report, runs
+from harness.devices.model import Device
 from harness.devices.profiles import load_device, load_host
 from harness.experiments.base import Results
 from harness.paths import Project, find_project
@@ -106,6 +107,11 @@ def profile(name: str, *, host: bool = False) -> pd.DataFrame:
     ]
     data = [(field, shown, value.origin, value.reason) for field, shown, value in rows]
     return pd.DataFrame(data, columns=["parameter", "value", "origin", "why"])
+
+
+def device(name: str, **overrides: str) -> Device:
+    """A new drive from a profile; overrides as they would stand in it: page="8 KiB"."""
+    return Device.from_profile(_project().profiles, name, overrides)
 
 
 def tools() -> pd.DataFrame:

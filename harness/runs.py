@@ -39,7 +39,7 @@ from harness.tiers.base import Bench
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
-_CODE: Final = ("experiments/base.py", "tiers/base.py", "workloads/tpch.py")
+_CODE: Final = ("experiments/base.py", "tiers/base.py")
 
 
 class _BenchOptions(BaseModel):
@@ -269,7 +269,8 @@ class Session:
         """Digest of the core and of the Python that a point's result passes through."""
         package = Path(harness.__file__).parent
         own = (package / "experiments" / self.experiment.name).glob("*.py")
-        files = [package / name for name in (*_CODE, f"tiers/{self.bench.tier}.py")]
+        named = (*_CODE, *self.experiment.code, f"tiers/{self.bench.tier}.py")
+        files = [package / name for name in named]
         files += sorted(path for path in own if path.name != "figures.py")
         digest = hashlib.sha256(_core.version.encode())
         for path in files:

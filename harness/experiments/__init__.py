@@ -1,4 +1,4 @@
-"""Experiments, by name: one module per paper."""
+"""Experiments, by name: one package per paper, and one for the device models."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from harness.errors import UnknownName
 from harness.experiments.base import Experiment
 
 _TABLE: Final = {
+    "device_models": "harness.experiments.device_models",
     "grace_hash_join": "harness.experiments.grace_hash_join",
 }
 

@@ -72,13 +72,18 @@ class Results:
 
 
 class Experiment(Protocol):
-    """One paper's experiment."""
+    """One paper's experiment, or one of our own.
+
+    `code` names the modules that its results pass through besides its own, the tier and the core:
+    when they change, it runs again.
+    """
 
     name: str
     title: str
     notebook: str
     parameters: type[BaseModel]
     tiers: tuple[str, ...]
+    code: tuple[str, ...]
 
     def points(self, parameters: Any, bench: Bench) -> Sequence[Point]:
         """The grid, in a fixed order, without duplicates."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
+from harness.devices.model import Device
 from harness.devices.profiles import (
     DeviceProfile,
     HddProfile,
     HostProfile,
+    NamedRange,
     load_device,
     load_host,
 )
@@ -142,6 +144,24 @@ class SimulatedBench:
         )
         self._check_room(device, storage.capacity_bytes, needed_bytes)
         yield SimulatedDevice(storage, profile, host)
+
+    def new_model(
+        self,
+        device: str,
+        *,
+        overrides: Mapping[str, str],
+        seed: int = 0,
+        ranges: Sequence[NamedRange] = (),
+    ) -> Device:
+        """A new drive without a host above it, for experiments with the model itself.
+
+        What the user has overridden is what the point starts from. Raises UnknownName, BadProfile
+        or BadParameter.
+        """
+        profile, _ = self._load(device, {**self._overrides, **overrides})
+        model = Device(profile, seed=seed, ranges=ranges)
+        model.cancel = self.cancel
+        return model
 
     def _load(self, device: str, overrides: Mapping[str, str]) -> tuple[DeviceProfile, HostProfile]:
         if device not in self._names:

@@ -26,6 +26,7 @@ class GraceHashJoin:
     notebook = "10_grace_hash_join.ipynb"
     parameters = grid.Parameters
     tiers = ("simulated", "hardware")
+    code = ("workloads/tpch.py",)
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """Every combination that a figure, a claim or a variant needs, each once."""

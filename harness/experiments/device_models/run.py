@@ -1,0 +1,29 @@
+"""The run of one point: a new model through one experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from harness.errors import BadParameter
+from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.device_models import amplification, disk, latency
+from harness.tiers.base import Bench
+from harness.tiers.simulated import SimulatedBench
+
+_KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], SimulatedBench], Measurement]]] = {
+    "waf": amplification.waf,
+    "hot_cold": amplification.hot_cold,
+    "warm_up": amplification.warm_up,
+    "load": latency.load,
+    "trim": latency.trim,
+    "disk_seek": disk.seek,
+    "disk_queue": disk.queue,
+}
+
+
+def run_point(point: Point, bench: Bench) -> Measurement:
+    """See DeviceModels.run_point."""
+    if not isinstance(bench, SimulatedBench):
+        raise BadParameter("device_models: only tier simulated has models")
+    return _KINDS[str(point.values["kind"])](point.values, bench)
