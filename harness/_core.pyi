@@ -13,19 +13,19 @@ version: str = ...
 class HddParameters:
     """Everything that makes one disk; see the profile schema."""
 
-    def __init__(self, **kwargs) -> None:
+    def __init__(self, **kwargs: object) -> None:
         """Keyword arguments only; raises BadParameter for a wrong one."""
 
 class SsdParameters:
     """Everything that makes one flash drive; see the profile schema."""
 
-    def __init__(self, **kwargs) -> None:
+    def __init__(self, **kwargs: object) -> None:
         """Keyword arguments only; raises BadParameter for a wrong one."""
 
 class JobParameters:
     """A stream of requests, as fio would make it."""
 
-    def __init__(self, **kwargs) -> None:
+    def __init__(self, **kwargs: object) -> None:
         """Keyword arguments only; raises BadParameter for a wrong one."""
 
 class Device:

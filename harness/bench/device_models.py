@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from harness.bench.data_sheets import measure_data_sheets
 from harness.bench.figure import Figure
 from harness.devices import waf_theory
-from harness.devices.model import Device, Job, NamedRange
+from harness.devices.model import Device, Job
+from harness.devices.profiles import NamedRange
 from harness.errors import BadProfile
 from harness.paths import Project
 from harness.workloads import traces
@@ -325,7 +327,7 @@ def _made_up(requests: int) -> Iterator[traces.Chunk]:
     step = 1 << 18
     for first in range(0, requests, step):
         n = min(step, requests - first)
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "time_ns": (first + np.arange(n, dtype=np.int64)) * 10_000,
             "op": np.ones(n, dtype=np.uint8),
             "lba": random.integers(0, (16 << 30) // _UNIT, n) * 8,

@@ -320,7 +320,7 @@ class Device:
 
     def power_cut(self) -> Ints:
         """Cuts the power now. Returns the extents in doubt: LBA, int64, (n, 2): begin, end."""
-        return self._core.power_cut().reshape(-1, 2)
+        return np.asarray(self._core.power_cut(), dtype=np.int64).reshape(-1, 2)
 
     def save(self) -> bytes:
         """All state, for `restore` on a device of the same profile, seed and ranges."""
@@ -367,11 +367,11 @@ class Device:
 
     def block_erases(self) -> npt.NDArray[np.uint32]:
         """Erase count of every block."""
-        return self._core.block_erases()
+        return np.asarray(self._core.block_erases(), dtype=np.uint32)
 
     def mapping(self) -> Ints:
         """The slot of every logical page (int64), -1 where it holds nothing: for tests."""
-        return self._core.mapping()
+        return np.asarray(self._core.mapping(), dtype=np.int64)
 
     @property
     def _unit_bytes(self) -> int:

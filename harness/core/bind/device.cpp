@@ -307,15 +307,20 @@ void feed(host::Driver& driver, const Column<std::int64_t>& time, const Column<s
   driver.feed_trace(requests, cancel);
 }
 
+constexpr const char* kKeywords = "def __init__(self, **kwargs: object) -> None";
+
 void bind_parameters(nb::module_& m) {
   nb::class_<disk::HddParameters>(m, "HddParameters",
                                   "Everything that makes one disk; see the profile schema.")
-      .def("__init__", read_disk, "Keyword arguments only; raises BadParameter for a wrong one.");
+      .def("__init__", read_disk, nb::sig(kKeywords),
+           "Keyword arguments only; raises BadParameter for a wrong one.");
   nb::class_<flash::SsdParameters>(m, "SsdParameters",
                                    "Everything that makes one flash drive; see the profile schema.")
-      .def("__init__", read_flash, "Keyword arguments only; raises BadParameter for a wrong one.");
+      .def("__init__", read_flash, nb::sig(kKeywords),
+           "Keyword arguments only; raises BadParameter for a wrong one.");
   nb::class_<host::JobParameters>(m, "JobParameters", "A stream of requests, as fio would make it.")
-      .def("__init__", read_job, "Keyword arguments only; raises BadParameter for a wrong one.");
+      .def("__init__", read_job, nb::sig(kKeywords),
+           "Keyword arguments only; raises BadParameter for a wrong one.");
 }
 
 }  // namespace
