@@ -11,7 +11,8 @@
 //
 // Invariants (tests/test_flash_model.py, tests/core/test_ftl.cpp):
 //  - a mapped page is in exactly one slot; a slot holds at most one page;
-//  - between two calls, every group has at least `reserve_blocks` free blocks;
+//  - between two calls, every group has at least `reserve_blocks` free blocks, one less while a
+//    paced collection is under way;
 //  - host + copied + padded units = slots of all programmed pages + slots filled of open pages.
 #pragma once
 
@@ -212,7 +213,7 @@ void Ftl::collect_paced(Nand& nand, Group group, const OpenBlock& host) {
   if (!collections_[group].active()) choose(nand, group);
   const std::uint32_t spare = free > parameters_.reserve_blocks ? geometry_.pages_per_block() : 0;
   const std::uint32_t pages = std::max(host.pages_left + spare, 1U);
-  const std::uint32_t units = map_.valid(collections_[group].victim);
+  const std::uint32_t units = std::max(map_.valid(collections_[group].victim), 1U);
   copy_some(nand, group, (units + pages - 1) / pages);
 }
 
@@ -236,14 +237,15 @@ void Ftl::choose(Nand& nand, Group group) {
 // Copies at least so many valid units, or all that are left; erases the block when none is.
 template <class Nand>
 void Ftl::copy_some(Nand& nand, Group group, std::uint32_t units) {
-  // Looked through in steps of whole pages.
-  const std::uint32_t pages =
-      units < geometry_.slots_per_block() ? 64 : geometry_.pages_per_block();
+  // Looked through in whole pages: no more of them than could hold the units.
+  const std::uint32_t per_page = geometry_.slots_per_page();
   Collection& collection = collections_[group];
   const Slot begin = collection.next;
   moving_.clear();
   while (collection.active() && moving_.size() < units) {
-    const Slot to = std::min(collection.end, collection.next + pages * geometry_.slots_per_page());
+    const auto missing = units - static_cast<std::uint32_t>(moving_.size());
+    const std::uint32_t pages = (missing + per_page - 1) / per_page;
+    const Slot to = std::min(collection.end, collection.next + pages * per_page);
     map_.valid_slots(collection.next, to, moving_);
     collection.next = to;
   }

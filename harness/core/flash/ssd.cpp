@@ -178,7 +178,7 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
   for (Bytes at = to_bytes(request.lba); at < last;) {
     const Lpn lpn = geometry.lpn_of(at);
     const Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
-    end = write_unit(request, lpn, to - at, begin);
+    end = std::max(end, write_unit(request, lpn, to - at, begin));
     at = to;
   }
   return end + parameters_.write_latency;
@@ -198,7 +198,8 @@ Nanos Ssd::write_unit(const Request& request, Lpn lpn, Bytes bytes, Nanos begin)
   const Nanos room = admit_unit(begin);
   const Nanos arrived = over_link(bytes, room);
   const bool merges = old != kNoSlot && bytes < ftl_.geometry().unit();
-  place(lpn, request, merges ? std::max(arrived, merge_read(old, begin)) : arrived);
+  if (merges) merged_ = std::max(merged_, merge_read(old, begin));
+  place(lpn, request, std::max(arrived, merged_));
   return arrived;
 }
 
@@ -216,14 +217,16 @@ void Ssd::place(Lpn lpn, const Request& request, Nanos ready) {
   const StreamId stream = placement_(request, ranges_, parameters_.ftl.streams);
   const std::uint64_t pages = ftl_.counters().host_pages;
   ftl_.write(backend, lpn, stream, label_of(request));
-  if (parameters_.slc_cache.count() > 0 && ftl_.counters().host_pages != pages &&
-      slc_left_ >= ftl_.geometry().page()) {
-    slc_left_ -= ftl_.geometry().page();
-  }
+  if (ftl_.counters().host_pages != pages) take_slc(1);
 }
 
 void Ssd::choose_slc() {
   if (parameters_.slc_cache.count() > 0) nand_.set_slc(slc_left_ >= ftl_.geometry().page());
+}
+
+void Ssd::take_slc(std::uint64_t pages) {
+  const Bytes page = ftl_.geometry().page();
+  for (; pages > 0 && slc_left_ >= page; --pages) slc_left_ -= page;
 }
 
 // A place in the buffer for one unit, and from when on. Writes get their places in order.
@@ -240,10 +243,11 @@ Nanos Ssd::admit_unit(Nanos begin) {
 void Ssd::pad(Nanos ready) {
   nand_.set_ready(ready);
   choose_slc();
-  const std::uint64_t before = ftl_.counters().padded_units;
+  const FtlCounters before = ftl_.counters();
   Backend backend(*this);
   ftl_.pad_host_pages(backend);
-  buffered_ += static_cast<std::uint32_t>(ftl_.counters().padded_units - before);
+  buffered_ += static_cast<std::uint32_t>(ftl_.counters().padded_units - before.padded_units);
+  take_slc(ftl_.counters().host_pages - before.host_pages);
 }
 
 Nanos Ssd::flush(Nanos begin) {
@@ -259,7 +263,10 @@ Nanos Ssd::trim(const Request& request, Nanos begin) {
   require(ranges.size() <= parameters_.trim_max_ranges,
           "TRIM: " + std::to_string(ranges.size()) + " ranges in one command; the drive takes " +
               std::to_string(parameters_.trim_max_ranges));
-  for (const Extent& range : ranges) counters_.device.trim_bytes += to_bytes(range.length());
+  for (const Extent& range : ranges) {
+    FLASHLAB_CHECK(range.begin >= Lba{0} && to_bytes(range.end) <= capacity());
+    counters_.device.trim_bytes += to_bytes(range.length());
+  }
   firmware_free_ = begin + trim_->command(ranges, *this, counters_.trim);
   for (const Extent& range : ranges) unanswered_.push_back({range, firmware_free_});
   return firmware_free_;
@@ -341,26 +348,36 @@ std::vector<Extent> Ssd::power_cut(Nanos now) {
     }
     for (const Extent& extent : trimmed_.extents()) doubt.insert(extent);
   }
+  restart(now);
+  return doubt.extents();
+}
+
+// Nothing is in RAM, nothing under way.
+void Ssd::restart(Nanos now) {
   Timeless timeless;
   ftl_.pad_host_pages(timeless);
   nand_.restart(now);
   buffered_ = 0;
   link_.reset(now);
-  firmware_free_ = barrier_ = last_done_ = quiet_since_ = admitted_ = now;
+  firmware_free_ = barrier_ = last_done_ = quiet_since_ = admitted_ = merged_ = now;
   unanswered_.clear();
   trimmed_.clear();
-  return doubt.extents();
 }
 
 void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed) {
   require(fill_ratio >= 0.0 && fill_ratio <= 1.0, "fill_ratio: must lie between 0 and 1");
   require(overwrites >= 0.0 && overwrites <= 1000.0, "overwrites: must lie between 0 and 1000");
+  restart(last_done_);
+  const std::uint64_t before = ftl_.counters().host_units;
   const auto filled = static_cast<Lpn>(fill_ratio * ftl_.geometry().lpns());
   write_in_order(ftl_, filled);
   Prng random(seed);
   if (filled > 0) {
     write_at_random(ftl_, filled, static_cast<std::uint64_t>(overwrites * filled), random);
   }
+  // What went through the SLC cache is still there, since the drive has not been idle.
+  const auto written = static_cast<std::int64_t>(ftl_.counters().host_units - before);
+  slc_left_ = std::max(slc_left_ - ftl_.geometry().unit() * written, Bytes{0});
   conditioned();
 }
 
@@ -370,14 +387,9 @@ void Ssd::to_steady_state(std::uint64_t seed) {
   conditioned();
 }
 
-// Nothing of what conditioning wrote is in RAM any more; what went through the SLC cache still is
-// there, since the drive has not been idle.
+// Nothing of what conditioning wrote is in RAM any more.
 void Ssd::conditioned() {
-  Timeless timeless;
-  ftl_.pad_host_pages(timeless);
-  const Bytes written =
-      ftl_.geometry().unit() * static_cast<std::int64_t>(ftl_.counters().host_units);
-  slc_left_ = std::max(slc_left_ - written, Bytes{0});
+  restart(last_done_);
   reset_counters();
 }
 
@@ -393,7 +405,7 @@ void Ssd::archive(Archive& a) {
   trim_->archive(a);
   a.one(counters_);
   link_.archive(a);
-  a.all(buffered_, admitted_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_,
+  a.all(buffered_, admitted_, merged_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_,
         quiet_since_, unanswered_);
   trimmed_.archive(a);
 }
