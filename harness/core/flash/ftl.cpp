@@ -69,6 +69,7 @@ Group Ftl::next_group(StreamId stream) {
 void Ftl::open_page(OpenBlock& block, OpenPage& page) {
   page.next = geometry_.first_slot(block.block) + block.next_page * geometry_.slots_per_page();
   page.left = geometry_.slots_per_page();
+  page.block = block.block;
   ++block.next_page;
   --block.pages_left;
 }

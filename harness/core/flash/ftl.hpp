@@ -117,7 +117,8 @@ class Ftl {
   struct OpenPage {
     Slot next = 0;
     std::uint32_t left = 0;
-    Lpn last = 0;  // the page that was written to it last
+    Lpn last = 0;     // the page that was written to it last
+    Block block = 0;  // not always the open one: with mixed placement that moves on without it
   };
 
   template <class Nand>
@@ -290,7 +291,7 @@ void Ftl::append_copy(Nand& nand, StreamId stream, OpenBlock& block, OpenPage& p
   }
   const Lpn lpn = map_.lpn_at(from);
   map_.move(lpn, page.next);
-  map_.gained(block.block, 1);
+  map_.gained(page.block, 1);
   ++page.next;
   attribution_.copied(lpn);
   page.last = lpn;
@@ -372,6 +373,7 @@ void Ftl::adopt(const Ftl& one, Group group, Rename rename) {
     gc_pages_[at] = one.gc_pages_[stream];
     gc_pages_[at].next += first_slot;
     gc_pages_[at].last = rename(gc_pages_[at].last);
+    gc_pages_[at].block += first_block;
   }
   collections_[group] = one.collections_[0];
   collections_[group].victim += first_block;

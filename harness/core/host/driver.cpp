@@ -102,7 +102,7 @@ template <class F>
 void Driver::or_abandon(F run) {
   try {
     run();
-  } catch (...) {
+  } catch (const OperatingError&) {  // after a bug, the device is not to be touched again
     abandon();
     throw;
   }
