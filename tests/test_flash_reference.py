@@ -139,7 +139,7 @@ def test_long_random_work(shape: dict[str, Any], policy: str, placement: str, pa
     rules = Rules(policy, 3, placement, pace, reserve_blocks=1, streams=streams, seed=11)
     if shape["units_per_page"] == 4:
         shape = {**shape, "spare": shape["spare"] + 0.8}
-    assert compare(shape, rules, random_operations(shape, 700, 5), 2) > 10
+    assert compare(shape, rules, random_operations(shape, 1200, 5), 2) > 20
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_longer_random_work(seed: int) -> None:
 @given(data=st.data())
 def test_any_work(data: st.DataObject) -> None:
     draw = data.draw
-    shape = {
+    shape: dict[str, Any] = {
         "units": draw(st.integers(8, 60)),
         "spare": draw(st.floats(0.5, 6.0)),
         "channels": draw(st.integers(1, 3)),
