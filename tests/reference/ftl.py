@@ -251,17 +251,22 @@ class ReferenceFtl:
     # --- garbage collection
 
     def collect_paced(self, group: int, stream: int) -> None:
-        """From one block before it must: so many copies per page that they are done in time."""
+        """From one block before it must: so many copies per page that they are done in time.
+
+        In time is while the host writes what it still can, and no more than the block gains.
+        """
         free = len(self.free[group])
         if free > self.rules.reserve_blocks + 1:
             return
         per_block = self.layout.pages_per_block
         open_block = self.host_block.get((group, stream))
-        pages = per_block - open_block.pages_opened if open_block else 0
-        pages += per_block if free > self.rules.reserve_blocks else 0
+        left = per_block - open_block.pages_opened if open_block else 0
+        left += per_block * max(0, free - self.rules.reserve_blocks)
         collection = self.collecting.get(group) or self.choose(group)
         waiting = len(self.valid_slots(collection.victim))
-        self.collect(group, max(1, ceil(waiting / max(1, pages))))
+        unseen = (per_block - collection.page) * self.layout.units_per_page
+        pages = max(1, min(left, (unseen - waiting) // self.layout.units_per_page))
+        self.collect(group, ceil(max(1, waiting) / pages))
 
     def choose(self, group: int) -> Collection:
         closed = [b for b in self.of_group(group) if b.closed_at is not None]

@@ -206,15 +206,21 @@ void Ftl::open_host_page(Nand& nand, StreamId stream) {
 }
 
 // One block before it must, and then in step with the host: the copies are spread over the pages
-// that the host can still write, so that no single write waits for a whole block.
+// that the host writes until the block is free, so that no single write waits for a whole block.
 template <class Nand>
 void Ftl::collect_paced(Nand& nand, Group group, const OpenBlock& host) {
   const std::uint32_t free = blocks_.free_blocks(group);
   if (free > parameters_.reserve_blocks + 1) return;
   if (!collections_[group].active()) choose(nand, group);
-  const std::uint32_t spare = free > parameters_.reserve_blocks ? geometry_.pages_per_block() : 0;
-  const std::uint32_t pages = std::max(host.pages_left + spare, 1U);
-  const std::uint32_t units = std::max(map_.valid(collections_[group].victim), 1U);
+  const Collection& collection = collections_[group];
+  const std::uint32_t valid = map_.valid(collection.victim);
+  // The host may write no more meanwhile than the block gains, or it never catches up.
+  const std::uint32_t gains =
+      (collection.end - collection.next - valid) / geometry_.slots_per_page();
+  const std::uint32_t spare = free - std::min(free, parameters_.reserve_blocks);
+  const std::uint32_t left = host.pages_left + spare * geometry_.pages_per_block();
+  const std::uint32_t pages = std::max(std::min(gains, left), 1U);
+  const std::uint32_t units = std::max(valid, 1U);
   copy_some(nand, group, (units + pages - 1) / pages);
 }
 

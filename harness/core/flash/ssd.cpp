@@ -172,7 +172,7 @@ Nanos Ssd::read_page(Bytes bytes, Slot slot, Nanos begin) {
 Nanos Ssd::write(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes last = to_bytes(request.lba + request.sectors);
-  if (!trimmed_.empty()) trimmed_.erase({request.lba, request.lba + request.sectors});
+  if (!trimmed_.empty()) trimmed_.erase(in_units({request.lba, request.lba + request.sectors}));
   trim_->written({request.lba, request.lba + request.sectors});
   Nanos end = begin;
   for (Bytes at = to_bytes(request.lba); at < last;) {
@@ -270,6 +270,12 @@ Nanos Ssd::trim(const Request& request, Nanos begin) {
   firmware_free_ = begin + trim_->command(ranges, *this, counters_.trim);
   for (const Extent& range : ranges) unanswered_.push_back({range, firmware_free_});
   return firmware_free_;
+}
+
+// The units that an extent touches: they are programmed as a whole.
+Extent Ssd::in_units(const Extent& extent) const {
+  const std::int64_t unit = to_sectors(ftl_.geometry().unit()).count();
+  return {Lba{extent.begin.index() / unit * unit}, Lba{ceil_div(extent.end.index(), unit) * unit}};
 }
 
 void Ssd::unmap(const Extent& extent) {

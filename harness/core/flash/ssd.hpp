@@ -114,6 +114,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Nanos flush(Nanos begin);
   Nanos trim(const Request& request, Nanos begin);
   void unmap(const Extent& extent) override;
+  [[nodiscard]] Extent in_units(const Extent& extent) const;
   Nanos admit_unit(Nanos begin);
   void place(Lpn lpn, const Request& request, Nanos ready);
   void choose_slc();
