@@ -15,6 +15,7 @@ drive lives on between calls, with everything that it has been through.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -285,16 +286,21 @@ class Device:
         """
         before = self.counters
         self._core.begin_trace(depth=queue_depth, rows=rows, interval_ns=round(interval_s * 1e9))
-        for chunk in chunks:
-            self._core.feed_trace(
-                time_ns=chunk.time_ns,
-                op=chunk.op,
-                lba=chunk.lba,
-                sectors=chunk.sectors,
-                stream=chunk.stream,
-                fua=chunk.fua,
-                cancel=self.cancel,
-            )
+        try:
+            for chunk in chunks:
+                self._core.feed_trace(
+                    time_ns=chunk.time_ns,
+                    op=chunk.op,
+                    lba=chunk.lba,
+                    sectors=chunk.sectors,
+                    stream=chunk.stream,
+                    fua=chunk.fua,
+                    cancel=self.cancel,
+                )
+        except BaseException:  # the device lives on: its trace must not
+            with suppress(BadParameter):  # it has ended if the device found the fault
+                self._core.end_trace(_core.Cancel())
+            raise
         raw = self._core.end_trace(self.cancel)
         return _run_of(raw, interval_s, _difference(before, self.counters))
 

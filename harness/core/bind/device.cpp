@@ -308,6 +308,21 @@ void feed(host::Driver& driver, const Column<std::int64_t>& time, const Column<s
 }
 
 constexpr const char* kKeywords = "def __init__(self, **kwargs: object) -> None";
+// A state that does not fit leaves the device as it was.
+void restore(host::Driver& driver, std::span<const std::byte> saved) {
+  std::vector<std::byte> before;
+  Archive keeping = Archive::saving(before);
+  driver.archive(keeping);
+  try {
+    Archive archive = Archive::restoring(saved);
+    driver.archive(archive);
+    require(archive.at_end(), "the saved state is of a device with other parameters");
+  } catch (const OperatingError&) {
+    Archive back = Archive::restoring(before);
+    driver.archive(back);
+    throw;
+  }
+}
 
 void bind_parameters(nb::module_& m) {
   nb::class_<disk::HddParameters>(m, "HddParameters",
@@ -402,10 +417,7 @@ void bind_devices(nb::module_& m) {
       .def(
           "restore",
           [](Driver& d, const nb::bytes& saved) {
-            Archive archive =
-                Archive::restoring({static_cast<const std::byte*>(saved.data()), saved.size()});
-            d.archive(archive);
-            require(archive.at_end(), "the saved state is of a device with other parameters");
+            restore(d, {static_cast<const std::byte*>(saved.data()), saved.size()});
           },
           "saved"_a)
       .def("counters", [](const Driver& d) { return counters_of(d.device()); })

@@ -24,8 +24,10 @@ Ftl::Ftl(const Geometry& geometry, const FtlParameters& p, std::vector<Attributi
       collections_(geometry.groups()) {
   require(p.streams >= 1 && p.streams <= 64, "streams: must lie between 1 and 64");
   require(p.reserve_blocks >= 1, "reserve_blocks: collection needs at least 1");
-  const std::uint32_t open = p.streams + (p.gc_placement == GcPlacement::mixed ? 0 : gc_streams_) +
-                             p.reserve_blocks + (p.gc_pace == GcPace::paced ? 1 : 0);
+  // With mixed placement a partly filled page of copies keeps its block open behind the host's.
+  const bool gc_opens = p.gc_placement != GcPlacement::mixed || geometry.slots_per_page() > 1;
+  const std::uint32_t open = p.streams + (gc_opens ? gc_streams_ : 0) + p.reserve_blocks +
+                             (p.gc_pace == GcPace::paced ? 1 : 0);
   // With every other block closed, one of them must have an invalid slot: a group never holds more
   // than that many live units less one page.
   const std::uint32_t per_group = geometry.blocks_per_group();
@@ -67,6 +69,7 @@ Group Ftl::next_group(StreamId stream) {
 void Ftl::open_page(OpenBlock& block, OpenPage& page) {
   page.next = geometry_.first_slot(block.block) + block.next_page * geometry_.slots_per_page();
   page.left = geometry_.slots_per_page();
+  page.block = block.block;
   ++block.next_page;
   --block.pages_left;
 }
@@ -91,7 +94,8 @@ Ftl::OpenPage& Ftl::gc_page(Group group, StreamId stream) {
 
 bool Ftl::is_new() const {
   return blocks_.closings() == 0 &&
-         std::all_of(live_.begin(), live_.end(), [](std::uint32_t live) { return live == 0; });
+         std::all_of(host_blocks_.begin(), host_blocks_.end(),
+                     [](const OpenBlock& block) { return block.next_page == 0; });
 }
 
 bool Ftl::has_open_host_page() const {

@@ -2,17 +2,19 @@
 // block is collected and which stream a write belongs to is decided by policies.
 //
 // It knows no time. Whatever costs time on the dies is told to a `Nand`, which has
-//   void program(Page page, Die die, Work work)           a complete page goes to its die
-//   void copies(Die die, std::uint32_t pages)             pages are read and programmed, each in
-//   turn void read(Die die, std::uint32_t units, Work work)    units that share a physical page
-//   void erase(Block block)
-//   void before_choice()                                  a block is about to be chosen
-//   void settle(Block block, const PageMap& map)          ... and has been: it will be collected
+// - void program(Page page, Die die, Work work): a complete page goes to its die
+// - void copies(Die die, Page to, uint32_t pages): each of so many pages of a die is read and then
+//   programmed, the first one to `to`, the others behind it
+// - void read(Die die, uint32_t units, Work work): units that share a physical page
+// - void erase(Block block)
+// - void before_choice(): a block is about to be chosen
+// - void settle(Block block, const PageMap& map): it has been, and will be collected
 // so that the same mechanism runs with timing, and bare for preconditioning.
 //
 // Invariants (tests/test_flash_model.py, tests/core/test_ftl.cpp):
 //  - a mapped page is in exactly one slot; a slot holds at most one page;
-//  - between two calls, every group has at least `reserve_blocks` free blocks;
+//  - between two calls, every group has at least `reserve_blocks` free blocks, one less while a
+//    paced collection is under way;
 //  - host + copied + padded units = slots of all programmed pages + slots filled of open pages.
 #pragma once
 
@@ -111,20 +113,20 @@ class Ftl {
     Block victim = 0;
     Slot next = 0;
     Slot end = 0;
-    std::uint32_t held = 0;  // valid units when it was chosen
     [[nodiscard]] bool active() const { return next < end; }
   };
   // An open page: slots are handed out in order.
   struct OpenPage {
     Slot next = 0;
     std::uint32_t left = 0;
-    Lpn last = 0;  // the page that was written to it last
+    Lpn last = 0;     // the page that was written to it last
+    Block block = 0;  // not always the open one: with mixed placement that moves on without it
   };
 
   template <class Nand>
   void open_host_page(Nand& nand, StreamId stream);
   template <class Nand>
-  void collect_paced(Nand& nand, Group group);
+  void collect_paced(Nand& nand, Group group, const OpenBlock& host);
   template <class Nand>
   void collect(Nand& nand, Group group);
   template <class Nand>
@@ -195,7 +197,7 @@ template <class Nand>
 void Ftl::open_host_page(Nand& nand, StreamId stream) {
   const Group group = next_group(stream);
   OpenBlock& block = host_block(group, stream);
-  if (parameters_.gc_pace == GcPace::paced) collect_paced(nand, group);
+  if (parameters_.gc_pace == GcPace::paced) collect_paced(nand, group, block);
   // With mixed placement a collection may itself have opened the next block.
   while (block.pages_left == 0) {
     if (blocks_.free_blocks(group) > parameters_.reserve_blocks) {
@@ -207,18 +209,23 @@ void Ftl::open_host_page(Nand& nand, StreamId stream) {
   open_page(block, host_pages_[stream]);
 }
 
-// One block before it must, and then in step with the host: for each page that the host opens, as
-// many units are copied as the victim holds for each page that it will free. So the group neither
-// gains nor loses free blocks, and no single write waits for a whole victim.
+// One block before it must, and then in step with the host: the copies are spread over the pages
+// that the host writes until the block is free, so that no single write waits for a whole block.
 template <class Nand>
-void Ftl::collect_paced(Nand& nand, Group group) {
-  if (blocks_.free_blocks(group) > parameters_.reserve_blocks + 1) return;
+void Ftl::collect_paced(Nand& nand, Group group, const OpenBlock& host) {
+  const std::uint32_t free = blocks_.free_blocks(group);
+  if (free > parameters_.reserve_blocks + 1) return;
   if (!collections_[group].active()) choose(nand, group);
-  const std::uint32_t held = collections_[group].held;
-  if (held == 0) return collect(nand, group);
-  const std::uint32_t freed = std::max(geometry_.slots_per_block() - held, 1U);
-  const std::uint64_t units = std::uint64_t{held} * geometry_.slots_per_page();
-  copy_some(nand, group, static_cast<std::uint32_t>((units + freed - 1) / freed));
+  const Collection& collection = collections_[group];
+  const std::uint32_t valid = map_.valid(collection.victim);
+  // The host may write no more meanwhile than the block gains, or it never catches up.
+  const std::uint32_t gains =
+      (collection.end - collection.next - valid) / geometry_.slots_per_page();
+  const std::uint32_t spare = free - std::min(free, parameters_.reserve_blocks);
+  const std::uint32_t left = host.pages_left + spare * geometry_.pages_per_block();
+  const std::uint32_t pages = std::max(std::min(gains, left), 1U);
+  const std::uint32_t units = std::max(valid, 1U);
+  copy_some(nand, group, (units + pages - 1) / pages);
 }
 
 template <class Nand>
@@ -235,19 +242,21 @@ void Ftl::choose(Nand& nand, Group group) {
   nand.settle(victim, map_);
   map_.withhold(victim);
   const Slot first = geometry_.first_slot(victim);
-  collections_[group] = {victim, first, first + geometry_.slots_per_block(), map_.valid(victim)};
+  collections_[group] = {victim, first, first + geometry_.slots_per_block()};
 }
 
 // Copies at least so many valid units, or all that are left; erases the block when none is.
 template <class Nand>
 void Ftl::copy_some(Nand& nand, Group group, std::uint32_t units) {
-  // Looked through in steps of whole pages: of one, or the copies would run ahead of their pace.
-  const std::uint32_t pages = units < geometry_.slots_per_block() ? 1 : geometry_.pages_per_block();
+  // Looked through in whole pages: no more of them than could hold the units.
+  const std::uint32_t per_page = geometry_.slots_per_page();
   Collection& collection = collections_[group];
   const Slot begin = collection.next;
   moving_.clear();
   while (collection.active() && moving_.size() < units) {
-    const Slot to = std::min(collection.end, collection.next + pages * geometry_.slots_per_page());
+    const auto missing = units - static_cast<std::uint32_t>(moving_.size());
+    const std::uint32_t pages = (missing + per_page - 1) / per_page;
+    const Slot to = std::min(collection.end, collection.next + pages * per_page);
     map_.valid_slots(collection.next, to, moving_);
     collection.next = to;
   }
@@ -295,6 +304,7 @@ void Ftl::copy_run(Nand& nand, Block victim) {
     const std::size_t end = std::min(moving_.size(), i + static_cast<std::size_t>(open.pages_left));
     const auto pages = static_cast<std::uint32_t>(end - i);
     Slot to = geometry_.first_slot(open.block) + open.next_page;
+    nand.copies(group, geometry_.page_of(to), pages);
     for (; i < end; ++i) {
       const Lpn lpn = map_.lpn_at(moving_[i]);
       map_.move(lpn, to++);
@@ -305,7 +315,6 @@ void Ftl::copy_run(Nand& nand, Block victim) {
     open.pages_left -= pages;
     counters_.gc_page_reads += pages;
     counters_.gc_pages += pages;
-    nand.copies(group, pages);
     if (blocks_.pages_complete(open.block, pages)) map_.offer(open.block);
   }
 }
@@ -321,7 +330,7 @@ void Ftl::append_copy(Nand& nand, StreamId stream, OpenBlock& block, OpenPage& p
   }
   const Lpn lpn = map_.lpn_at(from);
   map_.move(lpn, page.next);
-  map_.gained(block.block, 1);
+  map_.gained(page.block, 1);
   ++page.next;
   attribution_.copied(lpn);
   page.last = lpn;
@@ -403,6 +412,7 @@ void Ftl::adopt(const Ftl& one, Group group, Rename rename) {
     gc_pages_[at] = one.gc_pages_[stream];
     gc_pages_[at].next += first_slot;
     gc_pages_[at].last = rename(gc_pages_[at].last);
+    gc_pages_[at].block += first_block;
   }
   collections_[group] = one.collections_[0];
   collections_[group].victim += first_block;

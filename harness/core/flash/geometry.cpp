@@ -9,6 +9,8 @@ namespace flashlab::flash {
 
 namespace {
 
+constexpr const char* kTooLarge = "capacity: more than 2^32 map units; choose a larger map_unit";
+
 void validate(const GeometryParameters& p) {
   require(p.page.count() >= 512 && p.page.count() <= 1 << 20 && p.page.count() % 512 == 0,
           "page: must be a multiple of 512 B, at most 1 MiB");
@@ -27,6 +29,7 @@ void validate(const GeometryParameters& p) {
           "unknown allocation '" + p.allocation + "' (known: per_die, global)");
   require(p.capacity >= p.map_unit && p.capacity % p.map_unit == Bytes{0},
           "capacity: must be a multiple of map_unit");
+  require(p.capacity / p.map_unit < std::numeric_limits<std::uint32_t>::max(), kTooLarge);
 }
 
 }  // namespace
@@ -40,8 +43,7 @@ Geometry::Geometry(const GeometryParameters& p) : unit_(p.map_unit) {
   const auto blocks_per_group = static_cast<std::int64_t>(
       std::ceil(physical / static_cast<double>(die_block.count() * dies)));
   const std::int64_t slots = blocks_per_group * dies * (die_block / p.map_unit);
-  require(slots < std::numeric_limits<std::uint32_t>::max(),
-          "capacity: more than 2^32 map units; choose a larger map_unit");
+  require(slots < std::numeric_limits<std::uint32_t>::max(), kTooLarge);
   lpns_ = static_cast<std::uint32_t>(p.capacity / p.map_unit);
   planes_ = static_cast<std::uint32_t>(p.planes);
   groups_ = global ? 1 : static_cast<std::uint32_t>(dies);

@@ -61,7 +61,7 @@ void Nand::program(Page page, Die die, Work work) {
   push(at, {ready_, position, 0, slc_ ? Kind::slc_program : Kind::program});
 }
 
-void Nand::copies(Die die, std::uint32_t pages) {
+void Nand::copies(Die die, Page /*to*/, std::uint32_t pages) {
   counters_.page_reads += pages;
   counters_.page_programs += pages;
   const auto units = static_cast<std::uint16_t>(geometry_.slots_per_page());

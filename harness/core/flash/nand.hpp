@@ -57,7 +57,7 @@ class Nand {
 
   // What Ftl calls.
   void program(Page page, Die die, Work work);
-  void copies(Die die, std::uint32_t pages);
+  void copies(Die die, Page to, std::uint32_t pages);
   void read(Die die, std::uint32_t units, Work work);
   void erase(Block block);
   void settle(Block block, const PageMap& map);

@@ -55,7 +55,7 @@ class Ssd::Backend {
  public:
   explicit Backend(Ssd& ssd) : ssd_(ssd) {}
   void program(Page page, Die die, Work work) { ssd_.nand_.program(page, die, work); }
-  void copies(Die die, std::uint32_t pages) { ssd_.nand_.copies(die, pages); }
+  void copies(Die die, Page to, std::uint32_t pages) { ssd_.nand_.copies(die, to, pages); }
   void read(Die die, std::uint32_t units, Work work) { ssd_.nand_.read(die, units, work); }
   void erase(Block block) { ssd_.nand_.erase(block); }
   void settle(Block block, const PageMap& map) { ssd_.nand_.settle(block, map); }
@@ -182,14 +182,14 @@ Nanos Ssd::read_page(Bytes bytes, Slot slot, Nanos begin) {
 Nanos Ssd::write(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes last = to_bytes(request.lba + request.sectors);
-  if (!trimmed_.empty()) trimmed_.erase({request.lba, request.lba + request.sectors});
+  if (!trimmed_.empty()) trimmed_.erase(in_units({request.lba, request.lba + request.sectors}));
   trim_->written({request.lba, request.lba + request.sectors});
   const Destination destination = destination_of(request);
   Nanos end = begin;
   Lpn lpn = geometry.lpn_of(to_bytes(request.lba));
   for (Bytes at = to_bytes(request.lba); at < last; ++lpn) {
     const Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
-    end = write_unit(destination, lpn, to - at, begin);
+    end = std::max(end, write_unit(destination, lpn, to - at, begin));
     at = to;
   }
   return end + parameters_.write_latency;
@@ -209,7 +209,8 @@ Nanos Ssd::write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nano
   const Nanos room = admit_unit(begin);
   const Nanos arrived = over_link(bytes, room);
   const bool merges = old != kNoSlot && bytes < ftl_.geometry().unit();
-  place(lpn, destination, merges ? std::max(arrived, merge_read(old, begin)) : arrived);
+  if (merges) merged_ = std::max(merged_, merge_read(old, begin));
+  place(lpn, destination, std::max(arrived, merged_));
   return arrived;
 }
 
@@ -226,14 +227,16 @@ void Ssd::place(Lpn lpn, const Destination& destination, Nanos ready) {
   Backend backend(*this);
   const std::uint64_t pages = ftl_.counters().host_pages;
   ftl_.write(backend, lpn, destination.stream, destination.label);
-  if (parameters_.slc_cache.count() > 0 && ftl_.counters().host_pages != pages &&
-      slc_left_ >= ftl_.geometry().page()) {
-    slc_left_ -= ftl_.geometry().page();
-  }
+  if (ftl_.counters().host_pages != pages) take_slc(1);
 }
 
 void Ssd::choose_slc() {
   if (parameters_.slc_cache.count() > 0) nand_.set_slc(slc_left_ >= ftl_.geometry().page());
+}
+
+void Ssd::take_slc(std::uint64_t pages) {
+  const Bytes page = ftl_.geometry().page();
+  for (; pages > 0 && slc_left_ >= page; --pages) slc_left_ -= page;
 }
 
 // A place in the buffer for one unit, and from when on. Writes get their places in order.
@@ -250,10 +253,11 @@ Nanos Ssd::admit_unit(Nanos begin) {
 void Ssd::pad(Nanos ready) {
   nand_.set_ready(ready);
   choose_slc();
-  const std::uint64_t before = ftl_.counters().padded_units;
+  const FtlCounters before = ftl_.counters();
   Backend backend(*this);
   ftl_.pad_host_pages(backend);
-  buffered_ += static_cast<std::uint32_t>(ftl_.counters().padded_units - before);
+  buffered_ += static_cast<std::uint32_t>(ftl_.counters().padded_units - before.padded_units);
+  take_slc(ftl_.counters().host_pages - before.host_pages);
 }
 
 Nanos Ssd::flush(Nanos begin) {
@@ -269,10 +273,19 @@ Nanos Ssd::trim(const Request& request, Nanos begin) {
   require(ranges.size() <= parameters_.trim_max_ranges,
           "TRIM: " + std::to_string(ranges.size()) + " ranges in one command; the drive takes " +
               std::to_string(parameters_.trim_max_ranges));
-  for (const Extent& range : ranges) counters_.device.trim_bytes += to_bytes(range.length());
+  for (const Extent& range : ranges) {
+    FLASHLAB_CHECK(range.begin >= Lba{0} && to_bytes(range.end) <= capacity());
+    counters_.device.trim_bytes += to_bytes(range.length());
+  }
   firmware_free_ = begin + trim_->command(ranges, *this, counters_.trim);
   for (const Extent& range : ranges) unanswered_.push_back({range, firmware_free_});
   return firmware_free_;
+}
+
+// The units that an extent touches: they are programmed as a whole.
+Extent Ssd::in_units(const Extent& extent) const {
+  const std::int64_t unit = to_sectors(ftl_.geometry().unit()).count();
+  return {Lba{extent.begin.index() / unit * unit}, Lba{ceil_div(extent.end.index(), unit) * unit}};
 }
 
 void Ssd::unmap(const Extent& extent) {
@@ -366,26 +379,36 @@ std::vector<Extent> Ssd::power_cut(Nanos now) {
     }
     for (const Extent& extent : trimmed_.extents()) doubt.insert(extent);
   }
+  restart(now);
+  return doubt.extents();
+}
+
+// Nothing is in RAM, nothing under way.
+void Ssd::restart(Nanos now) {
   Timeless timeless;
   ftl_.pad_host_pages(timeless);
   nand_.restart(now);
   buffered_ = 0;
   link_.reset(now);
-  firmware_free_ = barrier_ = last_done_ = quiet_since_ = admitted_ = now;
+  firmware_free_ = barrier_ = last_done_ = quiet_since_ = admitted_ = merged_ = now;
   unanswered_.clear();
   trimmed_.clear();
-  return doubt.extents();
 }
 
 void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed) {
   require(fill_ratio >= 0.0 && fill_ratio <= 1.0, "fill_ratio: must lie between 0 and 1");
   require(overwrites >= 0.0 && overwrites <= 1000.0, "overwrites: must lie between 0 and 1000");
+  restart(last_done_);
+  const std::uint64_t before = ftl_.counters().host_units;
   const auto filled = static_cast<Lpn>(fill_ratio * ftl_.geometry().lpns());
   write_in_order(ftl_, filled);
   Prng random(seed);
   if (filled > 0) {
     write_at_random(ftl_, filled, static_cast<std::uint64_t>(overwrites * filled), random);
   }
+  // What went through the SLC cache is still there, since the drive has not been idle.
+  const auto written = static_cast<std::int64_t>(ftl_.counters().host_units - before);
+  slc_left_ = std::max(slc_left_ - ftl_.geometry().unit() * written, Bytes{0});
   conditioned();
 }
 
@@ -395,14 +418,9 @@ void Ssd::to_steady_state(std::uint64_t seed) {
   conditioned();
 }
 
-// Nothing of what conditioning wrote is in RAM any more; what went through the SLC cache still is
-// there, since the drive has not been idle.
+// Nothing of what conditioning wrote is in RAM any more.
 void Ssd::conditioned() {
-  Timeless timeless;
-  ftl_.pad_host_pages(timeless);
-  const Bytes written =
-      ftl_.geometry().unit() * static_cast<std::int64_t>(ftl_.counters().host_units);
-  slc_left_ = std::max(slc_left_ - written, Bytes{0});
+  restart(last_done_);
   reset_counters();
 }
 
@@ -418,7 +436,7 @@ void Ssd::archive(Archive& a) {
   trim_->archive(a);
   a.one(counters_);
   link_.archive(a);
-  a.all(buffered_, admitted_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_,
+  a.all(buffered_, admitted_, merged_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_,
         quiet_since_);
   unanswered_.archive(a);
   trimmed_.archive(a);

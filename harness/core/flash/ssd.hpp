@@ -123,9 +123,12 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Nanos flush(Nanos begin);
   Nanos trim(const Request& request, Nanos begin);
   void unmap(const Extent& extent) override;
+  [[nodiscard]] Extent in_units(const Extent& extent) const;
   Nanos admit_unit(Nanos begin);
   void place(Lpn lpn, const Destination& destination, Nanos ready);
   void choose_slc();
+  void take_slc(std::uint64_t pages);
+  void restart(Nanos now);
   void conditioned();
   void pad(Nanos ready);
   void idle_until(Nanos now);
@@ -148,6 +151,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   std::uint32_t buffer_units_;  // size
   std::uint32_t buffered_ = 0;  // units in it, open pages included
   Nanos admitted_;              // when the last of them got its place
+  Nanos merged_;                // when the last merge read ends: its page must wait for it
   Bytes slc_left_;
   Die fold_die_ = 0;
   Nanos firmware_free_;

@@ -12,6 +12,14 @@ namespace {
 constexpr std::size_t kLookAhead = 16;
 constexpr std::uint64_t kCancelEvery = 4096;
 
+// Whatever the numbers are: a sum that overflows would pass.
+bool lies_within(const Request& request, Bytes capacity) {
+  const Sectors end = to_sectors(capacity);
+  const Sectors begin = request.lba - Lba{0};
+  return begin >= Sectors{0} && request.sectors > Sectors{0} && begin <= end &&
+         request.sectors <= end - begin;
+}
+
 }  // namespace
 
 struct Driver::Active {
@@ -66,6 +74,11 @@ std::vector<RunResult> Driver::run(std::span<const JobParameters> jobs, const Re
     }
     for (std::uint32_t i = 0; i < p.depth && active[job].wants_more(now_); ++i) issue_next(job);
   }
+  or_abandon([&] { serve(active, arrivals, cancel); });
+  return std::move(results_);
+}
+
+void Driver::serve(std::vector<Active>& active, std::uint64_t arrivals, const Cancel& cancel) {
   std::uint64_t events = 0;
   while (in_device_ > 0 || !held_.empty() || arrivals > 0) {
     if (++events % kCancelEvery == 0) cancel.check();
@@ -76,14 +89,31 @@ std::vector<RunResult> Driver::run(std::span<const JobParameters> jobs, const Re
     if (event.kind == EventKind::arrival) {
       --arrivals;
       if (!job.wants_more(now_)) continue;
-      issue_next(event.id);
+      issue(event.id, job.take(), now_);
       post(now_ + job.stream.gap(), EventKind::arrival, event.id);
       ++arrivals;
     } else if (!open_loop && job.wants_more(now_)) {
-      issue_next(event.id);
+      issue(event.id, job.take(), now_);
     }
   }
-  return std::move(results_);
+}
+
+template <class F>
+void Driver::or_abandon(F run) {
+  try {
+    run();
+  } catch (const OperatingError&) {  // after a bug, the device is not to be touched again
+    abandon();
+    throw;
+  }
+}
+
+// What the device has is finished, what it does not have yet is forgotten.
+void Driver::abandon() {
+  held_ = {};
+  while (in_device_ > 0) take_event();
+  events_ = {};
+  results_.clear();
 }
 
 void Driver::begin_trace(std::uint32_t depth, const Recording& recording) {
@@ -96,13 +126,19 @@ void Driver::begin_trace(std::uint32_t depth, const Recording& recording) {
 
 void Driver::feed_trace(std::span<const TimedRequest> requests, const Cancel& cancel) {
   require(results_.size() == 1, "no trace is under way");
+  or_abandon([&] { play(requests, cancel); });
+}
+
+void Driver::play(std::span<const TimedRequest> requests, const Cancel& cancel) {
+  const Bytes capacity = device_->capacity();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (i % kCancelEvery == 0) cancel.check();
-    if (i + kLookAhead < requests.size()) device_->expect(requests[i + kLookAhead].request);
+    if (const std::size_t ahead = i + kLookAhead;
+        ahead < requests.size() && lies_within(requests[ahead].request, capacity)) {
+      device_->expect(requests[ahead].request);
+    }
     const TimedRequest& next = requests[i];
-    const Extent extent{next.request.lba, next.request.lba + next.request.sectors};
-    require(next.request.op == Op::flush || (extent.begin >= Lba{0} && extent.begin < extent.end &&
-                                             to_bytes(extent.end) <= device_->capacity()),
+    require(next.request.op == Op::flush || lies_within(next.request, capacity),
             "trace: a request lies outside of the device");
     if (trace_depth_ > 0) {
       while (in_device_ + held_.size() >= trace_depth_) take_event();
@@ -121,11 +157,13 @@ void Driver::trace_until(Nanos when) {
 
 RunResult Driver::end_trace(const Cancel& cancel) {
   require(results_.size() == 1, "no trace is under way");
-  std::uint64_t events = 0;
-  while (in_device_ > 0 || !held_.empty()) {
-    if (++events % kCancelEvery == 0) cancel.check();
-    take_event();
-  }
+  or_abandon([&] {
+    std::uint64_t events = 0;
+    while (in_device_ > 0 || !held_.empty()) {
+      if (++events % kCancelEvery == 0) cancel.check();
+      take_event();
+    }
+  });
   RunResult result = std::move(results_[0]);
   results_.clear();
   return result;

@@ -1,6 +1,7 @@
 // Drives a device model in virtual time, without a host above it: jobs, traces, idling, power cuts.
 // The device and its clock live on between calls, so that a drive can be conditioned and then
-// measured.
+// measured. A call that fails or is cancelled ends its jobs or its trace: requests that the device
+// has are finished, the others forgotten.
 #pragma once
 
 #include <array>
@@ -104,6 +105,12 @@ class Driver final : private Host {
     Sectors sectors;
   };
   struct Active;  // a running job
+
+  void serve(std::vector<Active>& active, std::uint64_t arrivals, const Cancel& cancel);
+  void play(std::span<const TimedRequest> requests, const Cancel& cancel);
+  template <class F>
+  void or_abandon(F run);
+  void abandon();
 
   void done(Tag tag, Nanos when) override;
   void wake_at(Nanos when) override;

@@ -1,0 +1,592 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/prng.hpp"
+#include "flash/ssd.hpp"
+#include "host/driver.hpp"
+#include "repeat.hpp"
+
+namespace flashlab::flash {
+namespace {
+
+using namespace literals;
+using host::Driver;
+using host::JobParameters;
+
+constexpr std::int64_t kUnitSectors = 8;
+
+// 4 KiB: 10 us on the channel, 4 us on the link.
+SsdParameters parameters() {
+  SsdParameters p;
+  p.geometry = {4_MiB, 0.6, 16_KiB, 4_KiB, 1, 8, 2, 1, "per_die"};
+  p.nand = {50_us, 500_us, 3_ms, 200_us, BytesPerSecond{409'600'000}, 0.0, 0};
+  p.link_rate = BytesPerSecond{1'024'000'000};
+  p.command_time = 5_us;
+  p.read_latency = 7_us;
+  p.write_latency = 3_us;
+  p.write_buffer = 16_KiB * 8;
+  p.trim_costs = {900_ns, 600_ns, 40_ns, 60_ns, 16_KiB};
+  p.trim_max_ranges = 4;
+  p.background_idle = 1_ms;
+  p.queue_depth = 32;
+  return p;
+}
+
+Request of(Op op, std::int64_t unit, std::int64_t units = 1) {
+  return {op, Lba{unit * kUnitSectors}, Sectors{units * kUnitSectors}};
+}
+Request read(std::int64_t unit, std::int64_t units = 1) { return of(Op::read, unit, units); }
+Request write(std::int64_t unit, std::int64_t units = 1) { return of(Op::write, unit, units); }
+Request trim(std::int64_t unit, std::int64_t units = 1) { return of(Op::trim, unit, units); }
+Request fua(std::int64_t unit, std::int64_t units = 1) {
+  Request request = write(unit, units);
+  request.fua = true;
+  return request;
+}
+Request flush() { return {Op::flush, Lba{0}, Sectors{0}}; }
+Request part(Op op, std::int64_t lba, std::int64_t n) { return {op, Lba{lba}, Sectors{n}}; }
+Extent units(std::int64_t unit, std::int64_t n) {
+  return {Lba{unit * kUnitSectors}, Lba{(unit + n) * kUnitSectors}};
+}
+using Extents = std::vector<Extent>;
+
+class World final : private Host {
+ public:
+  explicit World(const SsdParameters& p) : ssd(p, *this) {}
+
+  Tag submit(const Request& request) {
+    const Tag tag = static_cast<Tag>(submitted.size());
+    submitted.push_back(now);
+    ssd.submit(tag, request, now);
+    EXPECT_TRUE(answers.contains(tag));
+    return tag;
+  }
+  // How long it takes, alone.
+  Nanos takes(const Request& request) {
+    const Nanos begin = now;
+    now = std::max(now, answers.at(submit(request)));
+    return now - begin;
+  }
+  Nanos end_of(Tag tag) { return answers.at(tag); }
+  Extents cut() {
+    Extents doubt = ssd.power_cut(now);
+    return doubt;
+  }
+  [[nodiscard]] bool maps(Lpn lpn) const { return ssd.ftl().map().find(lpn) != kNoSlot; }
+
+  Nanos now;
+  std::vector<Nanos> submitted;
+  std::map<Tag, Nanos> answers;
+  Ssd ssd;
+
+ private:
+  void done(Tag tag, Nanos when) override {
+    EXPECT_TRUE(answers.emplace(tag, when).second) << "answered twice";
+    EXPECT_GE(when, submitted[tag]);
+  }
+  void wake_at(Nanos /*when*/) override {}
+};
+
+constexpr Nanos kProgrammed = 540_us;  // over the channel, and into the cells
+
+// --- costs
+
+TEST(Ssd, ReadsOnOneChannelShareIt) {
+  SsdParameters p = parameters();
+  p.geometry.channels = 1;
+  p.geometry.dies_per_channel = 2;
+  p.nand.channel_rate = BytesPerSecond{40'960'000};  // 100 us a unit
+  World world(p);
+  world.ssd.precondition(1.0, 0.0, 0);
+  const Tag first = world.submit(read(0));
+  const Tag second = world.submit(read(4));  // the other die
+  EXPECT_EQ(world.end_of(first), 5_us + 50_us + 100_us + 4_us + 7_us);
+  EXPECT_EQ(world.end_of(second), world.end_of(first) + 100_us);
+}
+
+TEST(Ssd, ProgramsOnOneChannelShareIt) {
+  SsdParameters p = parameters();
+  p.geometry.channels = 1;
+  p.geometry.dies_per_channel = 2;
+  p.nand.channel_rate = BytesPerSecond{40'960'000};
+  World world(p);
+  world.submit(write(0, 8));
+  const Nanos flushed = world.end_of(world.submit(flush()));
+  // The second page leaves when the first has left the channel, 400 us later.
+  EXPECT_EQ(flushed, 5_us + 4_us * 4 + 400_us * 2 + 500_us);
+}
+
+TEST(Ssd, AFullBufferHoldsWritesBack) {
+  World world(parameters());
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(world.takes(write(4 * i, 4)), 5_us + 16_us + 3_us);
+  EXPECT_GT(world.takes(write(32, 4)), 300_us);
+}
+
+TEST(Ssd, AFlushWaitsForThePrograms) {
+  World world(parameters());
+  world.takes(write(0));
+  EXPECT_EQ(world.takes(flush()), 5_us + kProgrammed);
+  EXPECT_EQ(world.cut(), Extents{});
+}
+
+TEST(Ssd, ADirectWriteWaitsForItsProgram) {
+  World world(parameters());
+  EXPECT_EQ(world.takes(fua(0)), 5_us + 4_us + 3_us + kProgrammed);
+  EXPECT_EQ(world.cut(), Extents{});
+}
+
+TEST(Ssd, AWriteIsAnsweredWhenAllOfItIsInTheBuffer) {
+  World world(parameters());
+  for (int i = 0; i < 7; ++i) world.takes(write(4 * i, 4));
+  world.takes(write(101, 4));
+  // 100 waits for room; 101 replaces what waits to be programmed.
+  EXPECT_GT(world.takes(write(100, 2)), 100_us);
+  EXPECT_EQ(world.ssd.counters().coalesced_units, 1U);
+}
+
+TEST(Ssd, ANonQueuedTrimIsAloneInTheDrive) {
+  SsdParameters p = parameters();
+  p.trim_queued = false;
+  World world(p);
+  world.ssd.precondition(1.0, 0.0, 0);
+  const Tag before = world.submit(read(0));
+  const Tag trimmed = world.submit(trim(8, 4));
+  const Tag after = world.submit(read(100));
+  EXPECT_EQ(world.end_of(trimmed), world.end_of(before) + 5_us + 1500_ns + 100_ns);
+  EXPECT_EQ(world.end_of(after), world.end_of(trimmed) + 76_us);
+}
+
+TEST(Ssd, AQueuedTrimTakesTheFirmwareOnly) {
+  World world(parameters());
+  world.ssd.precondition(1.0, 0.0, 0);
+  world.submit(read(0));
+  const Tag trimmed = world.submit(trim(8, 4));
+  const Tag after = world.submit(read(100));
+  EXPECT_EQ(world.end_of(trimmed), 10_us + 1600_ns);
+  EXPECT_EQ(world.end_of(after), 10_us + 1600_ns + 76_us);
+}
+
+TEST(Ssd, PaddingUsesUpTheSlcCache) {
+  SsdParameters p = parameters();
+  p.slc_cache = 16_KiB * 2;
+  World world(p);
+  for (int i = 0; i < 4; ++i) {
+    world.takes(write(i));
+    EXPECT_EQ(world.takes(flush()), 5_us + (i < 2 ? 240_us : kProgrammed));
+  }
+}
+
+TEST(Ssd, AProgramWaitsForTheMergeReadsOfItsPage) {
+  World world(parameters());
+  world.ssd.precondition(1.0, 0.0, 0);
+  world.submit(part(Op::write, 4 * kUnitSectors, 4));
+  world.submit(write(8, 3));
+  EXPECT_EQ(world.ssd.counters().merge_reads, 1U);
+  EXPECT_EQ(world.end_of(world.submit(flush())), 5_us + 60_us + kProgrammed);
+}
+
+// --- TRIM
+
+TEST(SsdTrim, ForgetsWholeUnitsAndNoOthers) {
+  World world(parameters());
+  world.takes(write(0, 16));
+  world.takes(part(Op::trim, 4, 24));  // half of unit 0, units 1 and 2, half of unit 3
+  for (const Lpn lpn : {0U, 3U, 4U, 15U}) EXPECT_TRUE(world.maps(lpn)) << lpn;
+  for (const Lpn lpn : {1U, 2U}) EXPECT_FALSE(world.maps(lpn)) << lpn;
+  world.takes(part(Op::trim, 5 * kUnitSectors + 1, 6));
+  EXPECT_TRUE(world.maps(5));
+  EXPECT_EQ(world.ssd.ftl().counters().trimmed_units, 2U);
+}
+
+TEST(SsdTrim, TakesEveryRangeOfACommand) {
+  World world(parameters());
+  world.takes(write(0, 16));
+  const std::vector<Extent> ranges{units(1, 2), units(6, 1), units(10, 3)};
+  Request request = trim(1, 2);
+  request.ranges = ranges;
+  EXPECT_EQ(world.takes(request), 5_us + 900_ns + 600_ns * 3 + 100_ns * 4);
+  for (Lpn lpn = 0; lpn < 16; ++lpn) {
+    const bool gone = lpn == 1 || lpn == 2 || lpn == 6 || (lpn >= 10 && lpn < 13);
+    EXPECT_EQ(world.maps(lpn), !gone) << lpn;
+  }
+  const std::vector<Extent> many(5, units(0, 1));
+  request.ranges = many;
+  EXPECT_THROW(world.ssd.submit(99, request, world.now), OperatingError);
+}
+
+// --- who wrote what
+
+TEST(SsdShares, BelongToTheStreamThatWrote) {
+  SsdParameters p = parameters();
+  p.ftl.streams = 2;
+  p.placement = "id";
+  p.gc_placement = "by_stream";
+  p.ranges = {{"low", units(0, 8), 0}};
+  World world(p);
+  for (int i = 0; i < 12; ++i) {
+    Request request = write(i);
+    request.stream = i < 3 ? 1 : 0;
+    world.takes(request);
+  }
+  world.takes(flush());
+  const auto& shares = world.ssd.ftl().attribution();
+  EXPECT_EQ(shares.by_stream()[0].host_units, 9U);
+  EXPECT_EQ(shares.by_stream()[1].host_units, 3U);
+  EXPECT_EQ(shares.by_stream()[0].padded_units, 3U);
+  EXPECT_EQ(shares.by_stream()[1].padded_units, 1U);
+  EXPECT_EQ(shares.by_range()[0].host_units, 8U);
+  EXPECT_EQ(shares.by_range()[1].host_units, 4U);
+}
+
+// --- power cuts
+
+TEST(SsdPowerCut, TakesWhatIsInAnOpenPageHoweverLongItWaited) {
+  World world(parameters());
+  world.takes(write(5));
+  world.now += 10'000_ms;
+  EXPECT_EQ(world.cut(), Extents{units(5, 1)});
+  EXPECT_EQ(world.cut(), Extents{});
+}
+
+TEST(SsdPowerCut, LeavesWhatIsProgrammed) {
+  for (const Nanos early : {1_ns, 0_ns}) {
+    World world(parameters());
+    world.takes(write(8, 4));
+    world.now = 5_us + 4_us * 4 + kProgrammed - early;
+    EXPECT_EQ(world.cut(), early > Nanos{0} ? Extents{units(8, 4)} : Extents{});
+  }
+}
+
+TEST(SsdPowerCut, TakesAWriteThatIsNotAnsweredEvenWithProtection) {
+  SsdParameters p = parameters();
+  p.power_loss_protection = true;
+  World world(p);
+  world.takes(write(0, 2));
+  world.submit(write(4, 3));
+  EXPECT_EQ(world.cut(), Extents{units(4, 3)});
+}
+
+TEST(SsdPowerCut, TakesATrimUntilAFlush) {
+  World world(parameters());
+  world.takes(write(0, 8));
+  world.takes(flush());
+  world.takes(trim(2, 3));
+  World same(parameters());
+  same.takes(write(0, 8));
+  same.takes(flush());
+  same.takes(trim(2, 3));
+  same.takes(flush());
+  EXPECT_EQ(world.cut(), Extents{units(2, 3)});
+  EXPECT_EQ(same.cut(), Extents{});
+}
+
+// What is certain about every unit, from nothing but commands, answers and the shortest time in
+// which anything can reach the cells.
+class Ledger {
+ public:
+  Ledger(std::size_t units, bool protection, Nanos quickest)
+      : units_(units), protection_(protection), quickest_(quickest) {}
+
+  void submit(const Request& request, Nanos now, Nanos answered) {
+    if (request.op == Op::flush) {
+      for (Unit& unit : units_) {
+        unit.flushed = true;
+        // A flush covers what was answered when it came; more may be, nobody knows.
+        if (unit.answered <= now) unit.safe = std::min(unit.safe, answered);
+      }
+    }
+    if (request.op != Op::write && request.op != Op::trim) return;
+    const std::int64_t first = request.lba.index();
+    const std::int64_t last = first + request.sectors.count();
+    for (std::int64_t u = first / kUnitSectors; u * kUnitSectors < last; ++u) {
+      Unit& unit = units_[static_cast<std::size_t>(u)];
+      const bool whole = first <= u * kUnitSectors && (u + 1) * kUnitSectors <= last;
+      const bool at_once = request.op == Op::write && (request.fua || protection_);
+      const bool written = request.op == Op::write || unit.written;
+      const bool trimmed = request.op == Op::trim;
+      // Of a unit that was trimmed in part nothing is certain: the part is in flight, the rest not.
+      // Nor of one with two changes in flight, which may concern different sectors.
+      const bool vague = (trimmed && !(whole && unit.written)) || (unit.changed && unit.busy > now);
+      const Nanos busy = std::max(unit.changed ? unit.busy : Nanos{0}, answered);
+      const Nanos safe = at_once || (trimmed && protection_) ? answered : kNever;
+      unit = {true, written, trimmed, vague, now, answered, busy, safe, false};
+      if (trimmed && whole) unit.written = false;
+    }
+  }
+
+  void expect_agreement(const Extents& doubt, Nanos now) const {
+    std::vector<bool> in_doubt(units_.size());
+    Lba last{-1};
+    for (const Extent& e : doubt) {
+      ASSERT_LT(last, e.begin);
+      ASSERT_LT(e.begin, e.end);
+      last = e.end;
+      for (std::int64_t u = e.begin.index() / kUnitSectors; u * kUnitSectors < e.end.index(); ++u) {
+        in_doubt[static_cast<std::size_t>(u)] = true;
+      }
+    }
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      const Unit& unit = units_[u];
+      const bool durable = !unit.changed || (unit.safe <= now && !unit.vague);
+      const bool lost = unit.changed && !unit.vague && is_lost(unit, now);
+      if (durable) {
+        ASSERT_FALSE(in_doubt[u]) << "unit " << u;
+      }
+      if (lost) {
+        ASSERT_TRUE(in_doubt[u]) << "unit " << u;
+      }
+    }
+  }
+  // The power is back: whatever is there now, stays.
+  void after_cut() {
+    for (Unit& unit : units_) unit.changed = false;
+  }
+
+ private:
+  static constexpr Nanos kNever{INT64_MAX};
+  struct Unit {
+    bool changed = false;
+    bool written = false;
+    bool trimmed = false;
+    bool vague = false;
+    Nanos submitted;
+    Nanos answered;
+    Nanos busy;            // the last answer of all
+    Nanos safe = kNever;   // from then on
+    bool flushed = false;  // a flush has come since
+  };
+
+  [[nodiscard]] bool is_lost(const Unit& unit, Nanos now) const {
+    if (unit.answered > now) return true;
+    if (protection_) return false;
+    if (unit.trimmed) return !unit.flushed;
+    return now < unit.submitted + quickest_;
+  }
+
+  std::vector<Unit> units_;
+  bool protection_;
+  Nanos quickest_;
+};
+
+SsdParameters some_parameters(Prng& random) {
+  SsdParameters p = parameters();
+  p.geometry.page = 4_KiB * static_cast<std::int64_t>(1 + random.below(4));
+  p.geometry.capacity = 1_MiB;
+  p.geometry.pages_per_block = static_cast<std::int64_t>(2 + random.below(7));
+  p.geometry.allocation = random.below(3) == 0 ? "global" : "per_die";
+  p.geometry.dies_per_channel = static_cast<std::int64_t>(1 + random.below(2));
+  p.geometry.overprovision_ratio = 0.6 + static_cast<double>(random.below(10)) / 5.0;
+  p.write_buffer = p.geometry.page * static_cast<std::int64_t>(4 + random.below(20));
+  p.ftl.streams = static_cast<StreamId>(1 + random.below(3));
+  p.placement = "id";
+  p.gc_placement = std::array{"mixed", "separate", "by_stream"}[random.below(3)];
+  p.gc_pace = random.below(2) == 0 ? "whole" : "paced";
+  p.ftl.gc_policy = std::array{"greedy", "fifo", "d_choices", "cost_benefit"}[random.below(4)];
+  p.power_loss_protection = random.below(4) == 0;
+  p.slc_cache = random.below(3) == 0 ? 256_KiB : Bytes{0};
+  p.background_gc = random.below(2) == 0;
+  p.trim_queued = random.below(2) == 0;
+  return p;
+}
+
+Request next(Prng& random, std::int64_t units) {
+  const std::uint64_t kind = random.below(20);
+  const std::int64_t span = random.below(2) == 0 ? units : units / 6;
+  const auto n = static_cast<std::int64_t>(1 + random.below(6));
+  const auto unit = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(span - n)));
+  Request request = write(unit, n);
+  if (kind == 0) return flush();
+  if (kind < 3) request.op = Op::trim;
+  if (kind >= 3 && kind < 7) request.op = Op::read;
+  request.fua = kind == 7;
+  request.stream = static_cast<StreamId>(random.below(4));
+  if (random.below(4) == 0) {  // parts of units
+    request.lba = request.lba + Sectors{static_cast<std::int64_t>(random.below(kUnitSectors))};
+    const Sectors left = Lba{units * kUnitSectors} - request.lba;
+    request.sectors = std::min(left, Sectors{static_cast<std::int64_t>(1 + random.below(20))});
+  }
+  return request;
+}
+
+TEST(SsdPowerCut, AgreesWithALedger) {
+  int ran = 0;
+  for (std::uint64_t seed = 0; ran < 60 * repeats(); ++seed) {
+    Prng random(seed);
+    const SsdParameters p = some_parameters(random);
+    std::unique_ptr<World> world;
+    try {
+      world = std::make_unique<World>(p);
+    } catch (const OperatingError&) {
+      continue;
+    }
+    ++ran;
+    const std::int64_t units = p.geometry.capacity / p.geometry.map_unit;
+    const Nanos quickest = p.slc_cache > Bytes{0} ? p.nand.slc_program_page : p.nand.program_page;
+    Ledger ledger(static_cast<std::size_t>(units), p.power_loss_protection, quickest);
+    const std::array gaps{0_ns, 0_ns, 1_us, 20_us, 300_us, 2_ms, 50_ms};
+    for (int i = 0; i < 800; ++i) {
+      const Request request = next(random, units);
+      const Tag tag = world->submit(request);
+      ledger.submit(request, world->now, world->end_of(tag));
+      world->now += gaps[random.below(gaps.size())];
+      if (random.below(25) != 0) continue;
+      const Extents doubt = world->cut();
+      ledger.expect_agreement(doubt, world->now);
+      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", step " << i;
+      ASSERT_EQ(world->cut(), Extents{});
+      ledger.after_cut();
+    }
+    for (Lpn lpn = 0; lpn < static_cast<Lpn>(units); ++lpn) {
+      const Slot slot = world->ssd.ftl().map().find(lpn);
+      ASSERT_TRUE(slot == kNoSlot || world->ssd.ftl().map().lpn_at(slot) == lpn);
+    }
+  }
+}
+
+// A late call computes the times of a punctual one, so calls that come for nothing change nothing.
+TEST(SsdRandom, ACallForNothingChangesNothing) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Prng random(seed);
+    SsdParameters p = some_parameters(random);
+    p.geometry.overprovision_ratio = 3.0;
+    World punctual(p);
+    World nervous(p);
+    for (int i = 0; i < 400; ++i) {
+      const Request request = next(random, 256);
+      ASSERT_EQ(punctual.end_of(punctual.submit(request)), nervous.end_of(nervous.submit(request)))
+          << "seed " << seed << ", step " << i;
+      const std::array gaps{0_ns, 10_us, 300_us, 5_ms, 60_ms};
+      const Nanos gap = gaps[random.below(gaps.size())];
+      for (int call = 0; call < 3; ++call) {
+        nervous.now += gap / 4;
+        nervous.ssd.wake(nervous.now);
+      }
+      punctual.now += gap;
+      nervous.now = punctual.now;
+    }
+  }
+}
+
+// --- jobs
+
+std::unique_ptr<Driver> driver_of(const SsdParameters& p) {
+  return std::make_unique<Driver>([&](Host& host) { return std::make_unique<Ssd>(p, host); });
+}
+
+JobParameters job(std::uint64_t requests) {
+  JobParameters j;
+  j.block = 4_KiB;
+  j.span = units(0, 1024);
+  j.requests = requests;
+  return j;
+}
+
+host::RunResult run(Driver& driver, const JobParameters& j, Nanos interval = {}) {
+  return driver.run(std::span(&j, 1), {true, interval}, Cancel())[0];
+}
+
+std::uint64_t count(const host::RunResult& r, Op op) {
+  return r.ops[static_cast<std::size_t>(op)].ios;
+}
+
+TEST(Job, MixesAsItIsTold) {
+  JobParameters j = job(10'000);
+  j.read_ratio = 0.5;
+  j.trim_ratio = 0.2;
+  j.flush_every = 9;
+  const host::RunResult r = run(*driver_of(parameters()), j);
+  EXPECT_EQ(count(r, Op::flush), 1000U);
+  EXPECT_NEAR(static_cast<double>(count(r, Op::read)), 4500, 200);
+  EXPECT_NEAR(static_cast<double>(count(r, Op::trim)), 1800, 150);
+  EXPECT_EQ(r.rows.size(), 10'000U);
+}
+
+TEST(Job, StaysInItsSpan) {
+  for (const char* pattern : {"sequential", "random", "hot_cold", "zipf"}) {
+    JobParameters j = job(3000);
+    j.pattern = pattern;
+    j.read_ratio = 1.0;
+    j.span = units(100, 50);
+    std::set<std::int64_t> seen;
+    for (const host::RequestRow& row : run(*driver_of(parameters()), j).rows) {
+      EXPECT_TRUE(j.span.contains({row.lba, row.lba + row.sectors}));
+      seen.insert(row.lba.index());
+    }
+    EXPECT_GE(seen.size(), std::string(pattern) == "zipf" ? 20U : 50U) << pattern;
+  }
+}
+
+TEST(Job, HotDataGetsItsShare) {
+  JobParameters j = job(20'000);
+  j.pattern = "hot_cold";
+  j.read_ratio = 1.0;
+  std::uint64_t hot = 0;
+  for (const host::RequestRow& row : run(*driver_of(parameters()), j).rows) {
+    hot += row.lba < Lba{102 * kUnitSectors} ? 1U : 0U;
+  }
+  EXPECT_NEAR(static_cast<double>(hot), 18'000, 200);
+}
+
+TEST(Driver, KeepsTheDevicesQueueDepth) {
+  SsdParameters p = parameters();
+  p.queue_depth = 1;
+  const auto one = driver_of(p);
+  JobParameters j = job(200);
+  j.read_ratio = 1.0;
+  j.depth = 4;
+  const host::RunResult r = run(*one, j);
+  // One at a time (nothing is mapped: 16 us each), and each waits for the three before it.
+  EXPECT_EQ(r.end - r.begin, 16_us * 200);
+  EXPECT_EQ(r.rows.back().latency, 16_us * 4);
+}
+
+TEST(Driver, AnOpenLoopDoesNotWaitForAnswers) {
+  JobParameters j = job(100);
+  j.read_ratio = 1.0;
+  j.interval = 2_us;
+  j.depth = 1;
+  const host::RunResult r = run(*driver_of(parameters()), j);
+  EXPECT_EQ(r.rows.size(), 100U);
+  for (std::size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(r.rows[i].submitted, 2_us * static_cast<std::int64_t>(i + 1));
+  }
+  // The firmware takes 5 us each: the last one waits behind all others, part of it in the host.
+  EXPECT_EQ(r.rows.back().submitted + r.rows.back().latency, 2_us + 5_us * 100 + 11_us);
+}
+
+TEST(Driver, AJobEndsWithItsDuration) {
+  JobParameters j = job(0);
+  j.read_ratio = 1.0;
+  j.duration = 1_ms;
+  const host::RunResult r = run(*driver_of(parameters()), j);
+  EXPECT_EQ(count(r, Op::read), 63U);  // one every 16 us, the last before 1 ms
+}
+
+TEST(Driver, CountsByInterval) {
+  JobParameters j = job(200);
+  j.read_ratio = 1.0;
+  const host::RunResult r = run(*driver_of(parameters()), j, 160_us);
+  ASSERT_EQ(r.intervals.size(), 21U);
+  EXPECT_EQ(r.intervals[0].ios, 9U);  // those that ended before its end
+  EXPECT_EQ(r.intervals[5].ios, 10U);
+  EXPECT_EQ(r.intervals[20].ios, 1U);
+  EXPECT_EQ(r.intervals[5].latency_max, 16_us);
+}
+
+TEST(Driver, ACancelledRunLeavesADeviceThatWorks) {
+  const auto driver = driver_of(parameters());
+  Cancel cancel;
+  cancel.raise();
+  JobParameters j = job(100'000);
+  j.depth = 64;
+  EXPECT_THROW(driver->run(std::span(&j, 1), {}, cancel), OperatingError);
+  EXPECT_EQ(count(run(*driver, job(50)), Op::write), 50U);
+}
+
+}  // namespace
+}  // namespace flashlab::flash
