@@ -9,25 +9,38 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, need
 
+BUILD = REPOSITORY / "build" / "core-tests"
 
-@pytest.mark.real
-def test_core_tests_pass_under_the_sanitizers() -> None:
+
+@pytest.fixture(scope="module")
+def core_tests() -> Path:
+    """The test program, built."""
     cmake = need("cmake")
     if not any(Path("/usr").glob("include/gtest/gtest.h")):
         pytest.skip("GoogleTest is not installed (libgtest-dev)")
-    build = REPOSITORY / "build" / "core-tests"
-    configure = [cmake, "-S", str(REPOSITORY / "harness" / "core"), "-B", str(build)]
+    configure = [cmake, "-S", str(REPOSITORY / "harness" / "core"), "-B", str(BUILD)]
     configure += ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DFLASHLAB_TESTS=ON"]
     configure += ["-DFLASHLAB_SANITIZE=ON"]
-    if not (build / "CMakeCache.txt").is_file() and shutil.which("ninja"):
+    if not (BUILD / "CMakeCache.txt").is_file() and shutil.which("ninja"):
         configure += ["-G", "Ninja"]
-    for command in (configure, [cmake, "--build", str(build), "--parallel", "2"]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    done = subprocess.run(
-        [str(build / "tests" / "core_tests"), "--gtest_brief=1"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run(configure)
+    run([cmake, "--build", str(BUILD), "--parallel", "2"])
+    return BUILD / "tests" / "core_tests"
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.mark.real
+def test_core_tests_pass_under_the_sanitizers(core_tests: Path) -> None:
+    run([str(core_tests), "--gtest_brief=1"])
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_long_random_work_on_flash(core_tests: Path) -> None:
+    """More than ten million operations on random translation layers, and 1500 power-cut drives."""
+    random = "FtlRandom.*:SsdPowerCut.AgreesWithALedger:Lane.*"
+    run([str(core_tests), "--gtest_brief=1", f"--gtest_filter={random}", "--repeats=25"])

@@ -271,6 +271,24 @@ TEST(SsdPowerCut, TakesAWriteThatIsNotAnsweredEvenWithProtection) {
   EXPECT_EQ(world.cut(), Extents{units(4, 3)});
 }
 
+TEST(SsdPowerCut, TakesWhatWasMovedBeforeItWasProgrammed) {
+  SsdParameters p = parameters();
+  p.geometry.capacity = 1_MiB;
+  p.geometry.pages_per_block = 2;
+  p.nand.program_page = 1'000'000_ms;  // nothing is ever programmed
+  p.write_buffer = 16_MiB;
+  p.ftl.gc_policy = "fifo";
+  World world(p);
+  for (int u = 0; u < 256; ++u) world.takes(write(u));
+  // What is trimmed and written again takes a new place; what was trimmed is collected.
+  for (int i = 0; i < 4000 && world.ssd.ftl().counters().copied_units < 20; ++i) {
+    world.takes(trim(i * 3 % 256));
+    world.takes(write(i * 3 % 256));
+  }
+  EXPECT_GE(world.ssd.ftl().counters().copied_units, 20U);
+  EXPECT_EQ(world.cut(), Extents{units(0, 256)});
+}
+
 TEST(SsdPowerCut, TakesATrimUntilAFlush) {
   World world(parameters());
   world.takes(write(0, 8));
