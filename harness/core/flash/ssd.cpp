@@ -86,13 +86,14 @@ void Ssd::submit(Tag tag, const Request& request, Nanos now) {
   wake(now);
   link_.forget_before(now);
   while (!unanswered_.empty() && unanswered_.front().done <= now) unanswered_.pop_front();
+  // A command that is not queued waits for all others; those behind it wait for the firmware
+  // anyway.
   const bool alone = request.op == Op::trim && !parameters_.trim_queued;
-  const Nanos begin = std::max({now, barrier_, alone ? last_done_ : now});
+  const Nanos begin = alone ? std::max(now, last_done_) : now;
   const Nanos handling = command_time(request.op);
   firmware_free_ = std::max(firmware_free_, begin) + handling;
   counters_.command_time += handling;
   const Nanos end = serve(request, firmware_free_);
-  if (alone) barrier_ = end;
   last_done_ = std::max(last_done_, end);
   quiet_since_ = std::max(quiet_since_, last_done_);
   host_.done(tag, end);
@@ -390,7 +391,7 @@ void Ssd::restart(Nanos now) {
   nand_.restart(now);
   buffered_ = 0;
   link_.reset(now);
-  firmware_free_ = barrier_ = last_done_ = quiet_since_ = admitted_ = merged_ = now;
+  firmware_free_ = last_done_ = quiet_since_ = admitted_ = merged_ = now;
   unanswered_.clear();
   trimmed_.clear();
 }
@@ -436,7 +437,7 @@ void Ssd::archive(Archive& a) {
   trim_->archive(a);
   a.one(counters_);
   link_.archive(a);
-  a.all(buffered_, admitted_, merged_, slc_left_, fold_die_, firmware_free_, barrier_, last_done_,
+  a.all(buffered_, admitted_, merged_, slc_left_, fold_die_, firmware_free_, last_done_,
         quiet_since_);
   unanswered_.archive(a);
   trimmed_.archive(a);

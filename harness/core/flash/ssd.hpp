@@ -155,7 +155,6 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Bytes slc_left_;
   Die fold_die_ = 0;
   Nanos firmware_free_;
-  Nanos barrier_;    // a non-queued command has the drive for itself until then
   Nanos last_done_;  // of all commands so far
   Nanos quiet_since_;
   Ring<Recent> unanswered_;  // writes and TRIMs, by submission
