@@ -10,6 +10,7 @@ from typing import Any
 import nbformat
 import papermill
 from nbconvert import HTMLExporter
+from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
@@ -55,6 +56,8 @@ def execute(project: Project, name: str, parameters: Mapping[str, Any]) -> Path:
 def _render(executed: Path) -> Path:
     page = executed.with_suffix(".html")
     exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
+    # A progress bar overwrites its line: only its last state belongs into the page.
+    exporter.register_preprocessor(CoalesceStreamsPreprocessor, enabled=True)
     html, _ = exporter.from_notebook_node(nbformat.read(executed, as_version=4))
     page.write_text(html, encoding="utf-8")
     return page
