@@ -23,7 +23,8 @@ def parquet_parts(path: str) -> Iterator[Part]:
     """The rows of a file; at most one row group's columns are in memory. Raises TraceError."""
     row = 1
     try:
-        with pq.ParquetFile(path) as file:
+        # Without pre-buffering: it keeps what was read until the file is closed.
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             names = _columns(path, file.schema_arrow)
             for batch in file.iter_batches(batch_size=_PIECE_ROWS, columns=names):
                 yield table_part({n: _values(path, n, batch[n], row) for n in names}, row)
