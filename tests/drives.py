@@ -19,6 +19,23 @@ UNIT_SECTORS: Final = UNIT // 512
 MIB: Final = 1 << 20
 MS: Final = 1_000_000
 
+DISK_MECHANICS: dict[str, Any] = {
+    "rpm": 7200,
+    "heads": 2,
+    "zones": 4,
+    "outer_rate_bytes_per_s": 100_000_000,
+    "inner_rate_bytes_per_s": 50_000_000,
+    "head_switch_ns": 800_000,
+    "track_to_track_seek_ns": 1_000_000,
+    "average_seek_ns": 8_000_000,
+    "full_stroke_seek_ns": 16_000_000,
+    "write_settle_ns": 200_000,
+    "link_rate_bytes_per_s": 250_000_000,
+    "command_overhead_ns": 100_000,
+    "start_angle_ns": 0,
+}
+"""What turns and moves in a small disk: without capacity, caches and queue."""
+
 FLASH: Final[dict[str, Any]] = {
     "capacity_bytes": 16 * MIB,
     "overprovision_ratio": 0.3,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drives import DISK_MECHANICS
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,26 +22,14 @@ SECTORS = 1_000_000_000 // 512
 
 def disk(**options: Any) -> _core.HddParameters:
     defaults: dict[str, Any] = {
+        **DISK_MECHANICS,
         "capacity_bytes": 1_000_000_000,
-        "rpm": 7200,
-        "heads": 2,
-        "zones": 4,
-        "outer_rate_bytes_per_s": 100_000_000,
-        "inner_rate_bytes_per_s": 50_000_000,
-        "head_switch_ns": 800_000,
-        "track_to_track_seek_ns": 1_000_000,
-        "average_seek_ns": 8_000_000,
-        "full_stroke_seek_ns": 16_000_000,
-        "write_settle_ns": 200_000,
-        "link_rate_bytes_per_s": 250_000_000,
-        "command_overhead_ns": 100_000,
         "cache_bytes": 8 * MIB,
         "read_segments": 16,
         "write_cache": True,
         "destage_idle_ns": 10_000_000,
         "queue_depth": 31,
         "scheduler": "fcfs",
-        "start_angle_ns": 0,
     }
     return _core.HddParameters(**{**defaults, **options})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drives import DISK_MECHANICS
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -15,22 +16,7 @@ from reference.disk import ReferenceDisk
 from harness import _core
 
 READ, WRITE = 0, 1
-PARAMETERS: dict[str, Any] = {
-    "capacity_bytes": 200_000_000,
-    "rpm": 7200,
-    "heads": 2,
-    "zones": 4,
-    "outer_rate_bytes_per_s": 100_000_000,
-    "inner_rate_bytes_per_s": 50_000_000,
-    "head_switch_ns": 800_000,
-    "track_to_track_seek_ns": 1_000_000,
-    "average_seek_ns": 8_000_000,
-    "full_stroke_seek_ns": 16_000_000,
-    "write_settle_ns": 200_000,
-    "link_rate_bytes_per_s": 250_000_000,
-    "command_overhead_ns": 100_000,
-    "start_angle_ns": 0,
-}
+PARAMETERS: dict[str, Any] = {**DISK_MECHANICS, "capacity_bytes": 200_000_000}
 # Without a cache there is no read-ahead either; a queue of one leaves nothing to reorder.
 CACHELESS: dict[str, Any] = {
     "cache_bytes": 0,
