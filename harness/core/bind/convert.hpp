@@ -81,5 +81,6 @@ class Arguments {
 };
 
 void bind_devices(nb::module_& m);
+void bind_live(nb::module_& m);
 
 }  // namespace flashlab::bind

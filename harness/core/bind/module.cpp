@@ -382,4 +382,5 @@ NB_MODULE(_core, m) {
   flashlab::bind_storage(m);
   flashlab::bind_replay(m);
   flashlab::bind_join(m);
+  flashlab::bind::bind_live(m);
 }

@@ -1,0 +1,33 @@
+// The data of a live device: a sparse file, or memory that looks like one (memfd).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/extent.hpp"
+
+namespace flashlab::live {
+
+class Store {
+ public:
+  // Takes the descriptor over. It must be open for reading and writing.
+  explicit Store(int fd) : fd_(fd) {}
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // All return 0 or an errno. What was never written, or was punched, reads as zeros.
+  [[nodiscard]] int read(Bytes offset, std::span<std::byte> into) const;
+  [[nodiscard]] int write(Bytes offset, std::span<const std::byte> data);
+  [[nodiscard]] int punch(Bytes offset, Bytes length);
+  [[nodiscard]] int sync();
+
+  // The parts of the extent that hold anything, ascending.
+  [[nodiscard]] std::vector<Extent> written(const Extent& extent) const;
+
+ private:
+  int fd_;
+};
+
+}  // namespace flashlab::live
