@@ -56,11 +56,22 @@ class Device:
     def power_cut(self) -> object:
         """Begins and ends (LBA, int64) of the extents in doubt, in turn."""
 
+    def in_doubt(self) -> object:
+        """The same, of a power cut that does not happen."""
+
+    def set_trim_policy(self, name: str) -> None: ...
+
+    @property
+    def trim_policy(self) -> str: ...
+
+    def slow_die(self, die: int, factor: float) -> None: ...
+
     def save(self) -> bytes: ...
 
     def restore(self, saved: bytes) -> None: ...
 
-    def counters(self) -> dict: ...
+    def counters(self) -> dict:
+        """As of now."""
 
     def reset_counters(self) -> None: ...
 

@@ -275,15 +275,23 @@ class Device:
         chunks: Iterable[TraceChunk],
         *,
         queue_depth: int = 0,
+        until_ns: int | None = None,
         rows: bool = False,
         interval_s: float = 0.0,
     ) -> Run:
         """Runs a trace, piece by piece in bounded memory.
 
         With `queue_depth` 0 each request arrives at its time; otherwise its time is ignored and so
-        many requests are kept outstanding. Raises BadParameter for a request outside of the device
-        or a time that runs backwards.
+        many requests are kept outstanding. After the last one, time passes up to `until_ns` of the
+        trace's clock. Raises BadParameter for a request outside of the device or a time that runs
+        backwards.
+
+        The submissions of a device that was driven elsewhere, each at its time and with never more
+        outstanding than the device takes, on a device in the state from which that one started, do
+        what they did there: the counters are the same to the last one if `until_ns` is when they
+        were read, with nothing outstanding.
         """
+        start_ns = self._core.now_ns
         before = self.counters
         self._core.begin_trace(depth=queue_depth, rows=rows, interval_ns=round(interval_s * 1e9))
         try:
@@ -302,6 +310,8 @@ class Device:
                 self._core.end_trace(_core.Cancel())
             raise
         raw = self._core.end_trace(self.cancel)
+        if until_ns is not None:
+            self._core.idle(max(0, start_ns + until_ns - self._core.now_ns))
         return _run_of(raw, interval_s, _difference(before, self.counters))
 
     def precondition(
@@ -327,6 +337,30 @@ class Device:
     def power_cut(self) -> Ints:
         """Cuts the power now. Returns the extents in doubt: LBA, int64, (n, 2): begin, end."""
         return np.asarray(self._core.power_cut(), dtype=np.int64).reshape(-1, 2)
+
+    def in_doubt(self) -> Ints:
+        """What `power_cut` would return now. Nothing happens."""
+        return np.asarray(self._core.in_doubt(), dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def trim_policy(self) -> str:
+        """How a flash drive handles TRIM now. Raises BadParameter for a disk."""
+        return self._core.trim_policy
+
+    def set_trim_policy(self, name: str) -> None:
+        """How a flash drive handles TRIM from now on; what it had put off is done before.
+
+        Part of the saved state. Raises BadParameter for an unknown name or a disk.
+        """
+        self._core.set_trim_policy(name)
+
+    def slow_die(self, die: int, factor: float) -> None:
+        """A fault: the cells of this die take `factor` times as long from now on (1: as new).
+
+        The factor is rounded to thousandths. What the die has begun is finished as it was. Raises
+        BadParameter for a disk, a die that is not there, or a factor that is not in 1 to 1000.
+        """
+        self._core.slow_die(die, factor)
 
     def save(self) -> bytes:
         """All state, for `restore` on a device of the same profile, seed and ranges."""

@@ -23,7 +23,7 @@ class Held final : public DeviceModel {
     order.push_back(request.lba.index());
   }
   void wake(Nanos /*now*/) override {}
-  std::vector<Extent> power_cut(Nanos /*now*/) override { return {}; }
+  std::vector<Extent> in_doubt(Nanos /*now*/) override { return {}; }
   void archive(Archive& /*a*/) override {}
   [[nodiscard]] Bytes capacity() const override { return Bytes{1 << 30}; }
   [[nodiscard]] bool rotational() const override { return rotational_; }
@@ -33,6 +33,8 @@ class Held final : public DeviceModel {
   std::vector<std::int64_t> order;
 
  private:
+  void restart(Nanos /*now*/) override {}
+
   std::uint32_t depth_;
   bool rotational_;
 };

@@ -69,11 +69,11 @@ struct Recorder {
   }
   void copies(Die die, Page to, std::uint32_t pages) {
     for (Page page = to; page < to + pages; ++page) {
-      read(die, 1, Work::gc);
+      read(die, 1);
       program(page, die, Work::gc);
     }
   }
-  void read(Die die, std::uint32_t units, Work /*work*/) {
+  void read(Die die, std::uint32_t units) {
     EXPECT_LT(die, geometry.dies());
     EXPECT_LE(units, geometry.slots_per_page());
     EXPECT_GT(units, 0U);

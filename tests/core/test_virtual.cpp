@@ -18,13 +18,15 @@ class Fixed final : public DeviceModel {
     host_.done(tag, now + 100_us);
   }
   void wake(Nanos /*now*/) override {}
-  std::vector<Extent> power_cut(Nanos /*now*/) override { return {}; }
+  std::vector<Extent> in_doubt(Nanos /*now*/) override { return {}; }
   void archive(Archive& /*a*/) override {}
   [[nodiscard]] Bytes capacity() const override { return 64_MiB; }
   [[nodiscard]] bool rotational() const override { return false; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return 32; }
 
  private:
+  void restart(Nanos /*now*/) override {}
+
   Host& host_;
 };
 

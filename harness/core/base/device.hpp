@@ -6,11 +6,15 @@
 //  - The model keeps a timeline of its own: an operation starts when its resource is free and its
 //    request has arrived, never when an event loop happens to run. A call that comes late computes
 //    the times that a punctual one would have.
-//  - `done(tag, when)` is called exactly once per submitted tag, from inside submit() or wake().
+//  - `done(tag, when)` is called exactly once per submitted tag, from inside submit(), wake() or
+//    in_doubt().
 //    `when` may lie in the future (the answer is then already certain) or, after a late wake(), in
 //    the past; it is never before the request's submission.
 //  - `wake_at(when)` replaces the previous wish. The model asks again in every call in which it
 //    still needs one.
+//  - wake() and in_doubt() may come at any time and change no decision: whoever asks twice, or
+//    never, sees the same answers, counters and state of the medium. Counters are those of a moment
+//    after a wake() at that moment.
 //  - Two instances share nothing. Whoever calls an instance from several threads holds a lock.
 #pragma once
 
@@ -72,13 +76,23 @@ class DeviceModel {
   virtual void expect(const Request& /*request*/) {}
   // Data has been there since long ago: it was written, and that cost nothing and counts nowhere.
   virtual void assume_written(const Extent& /*extent*/) {}
-  // The power fails at `now`, and comes back. Requests in flight are never answered; volatile
-  // caches are empty. Returns the blocks in doubt, ascending and disjoint: each logical block there
-  // may hold, independently, its last content or an earlier one that a later write had not made
-  // durable (flush, FUA). Everything else holds its last content.
-  virtual std::vector<Extent> power_cut(Nanos now) = 0;
+  // What a power cut at `now` would leave in doubt, ascending and disjoint: each logical block
+  // there may hold, independently, its last content or an earlier one that a later write had not
+  // made durable (flush, FUA). Everything else holds its last content. Else the same as wake().
+  virtual std::vector<Extent> in_doubt(Nanos now) = 0;
+  // The power fails at `now`, and comes back. Requests in flight are never answered, and the wish
+  // for a wake-up is void; volatile caches are empty. Returns what is in doubt.
+  std::vector<Extent> power_cut(Nanos now) {
+    std::vector<Extent> doubt = in_doubt(now);
+    restart(now);
+    return doubt;
+  }
   // Saves or restores all state but the parameters, which must be the same.
   virtual void archive(Archive& a) = 0;
+
+ protected:
+  // Power on: nothing is in RAM, nothing under way.
+  virtual void restart(Nanos now) = 0;
 };
 
 }  // namespace flashlab

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <cmath>
 #include <tuple>
 
 #include "base/cancel.hpp"
@@ -307,6 +308,21 @@ void feed(host::Driver& driver, const Column<std::int64_t>& time, const Column<s
   driver.feed_trace(requests, cancel);
 }
 
+// Begins and ends in turn.
+nb::object bounds_of(const std::vector<Extent>& extents) {
+  std::vector<std::int64_t> bounds;
+  for (const Extent& extent : extents) {
+    bounds.push_back(extent.begin.index());
+    bounds.push_back(extent.end.index());
+  }
+  return to_numpy(std::move(bounds));
+}
+
+void slow_die(host::Driver& driver, std::int64_t die, double factor) {
+  require(factor >= 1.0 && factor <= 1000.0, "factor: a die can be 1 to 1000 times as slow");
+  flash_of(driver).slow_die(die, std::llround(factor * 1000.0), driver.now());
+}
+
 constexpr const char* kKeywords = "def __init__(self, **kwargs: object) -> None";
 // A state that does not fit leaves the device as it was.
 void restore(host::Driver& driver, std::span<const std::byte> saved) {
@@ -397,16 +413,18 @@ void bind_devices(nb::module_& m) {
       .def(
           "idle", [](Driver& d, std::int64_t ns) { d.idle(Nanos{ns}); }, "length_ns"_a)
       .def(
-          "power_cut",
-          [](Driver& d) {
-            std::vector<std::int64_t> bounds;
-            for (const Extent& extent : d.power_cut()) {
-              bounds.push_back(extent.begin.index());
-              bounds.push_back(extent.end.index());
-            }
-            return to_numpy(std::move(bounds));
-          },
+          "power_cut", [](Driver& d) { return bounds_of(d.power_cut()); },
           "Begins and ends (LBA, int64) of the extents in doubt, in turn.")
+      .def(
+          "in_doubt", [](Driver& d) { return bounds_of(d.in_doubt()); },
+          "The same, of a power cut that does not happen.")
+      .def(
+          "set_trim_policy",
+          [](Driver& d, const std::string& name) { flash_of(d).set_trim_policy(name, d.now()); },
+          "name"_a)
+      .def_prop_ro("trim_policy",
+                   [](const Driver& d) { return std::string(flash_of(d).trim_policy()); })
+      .def("slow_die", slow_die, "die"_a, "factor"_a)
       .def("save",
            [](Driver& d) {
              std::vector<std::byte> bytes;
@@ -420,8 +438,18 @@ void bind_devices(nb::module_& m) {
             restore(d, {static_cast<const std::byte*>(saved.data()), saved.size()});
           },
           "saved"_a)
-      .def("counters", [](const Driver& d) { return counters_of(d.device()); })
-      .def("reset_counters", [](Driver& d) { flash_of(d).reset_counters(); })
+      .def(
+          "counters",
+          [](Driver& d) {
+            d.device().wake(d.now());
+            return counters_of(d.device());
+          },
+          "As of now.")
+      .def("reset_counters",
+           [](Driver& d) {
+             d.device().wake(d.now());  // what was due until now is not counted from now on
+             flash_of(d).reset_counters();
+           })
       .def(
           "precondition",
           [](Driver& d, double fill_ratio, double overwrites, std::uint64_t seed) {

@@ -402,16 +402,10 @@ void Hdd::ask_for_wake() {
   }
 }
 
-std::vector<Extent> Hdd::power_cut(Nanos now) {
-  advance(now);
-  const ExtentSet doubt = in_doubt(now);
-  power_on(now);
-  return doubt.extents();
-}
-
 // The last content of these sectors is in the cache, on its way to the platters, or in a command
 // that the drive has not served.
-ExtentSet Hdd::in_doubt(Nanos now) const {
+std::vector<Extent> Hdd::in_doubt(Nanos now) {
+  wake(now);
   ExtentSet doubt = dirty_;
   if (destage_) doubt.insert(destage_->extent);
   if (direct_ && direct_->end > now) doubt.insert(direct_->extent);
@@ -421,11 +415,11 @@ ExtentSet Hdd::in_doubt(Nanos now) const {
   std::for_each(queue_.begin(), queue_.end(), add);
   std::for_each(blocked_writes_.begin(), blocked_writes_.end(), add);
   std::for_each(held_.begin(), held_.end(), add);
-  return doubt;
+  return doubt.extents();
 }
 
 // All but the counters; the platters' angle follows from the clock.
-void Hdd::power_on(Nanos now) {
+void Hdd::restart(Nanos now) {
   scheduler_ = make_scheduler(parameters_.scheduler);
   head_ = {0, now};
   arm_free_ = link_free_ = quiet_since_ = changed_at_ = barrier_ = now;

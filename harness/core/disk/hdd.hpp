@@ -61,9 +61,7 @@ class Hdd final : public DeviceModel {
   [[nodiscard]] Bytes capacity() const override { return mechanics_.geometry().capacity(); }
   [[nodiscard]] bool rotational() const override { return true; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
-  // An answer that was given with a time after `now` is void: the host never got it. The counters
-  // stay; the heads are parked at the outer edge, and the disk is ready at `now`.
-  std::vector<Extent> power_cut(Nanos now) override;
+  std::vector<Extent> in_doubt(Nanos now) override;
   // What the host was told (answers to come, the wish for a wake-up) is the host's to save.
   void archive(Archive& a) override;
   [[nodiscard]] const HddCounters& counters() const { return counters_; }
@@ -128,8 +126,9 @@ class Hdd final : public DeviceModel {
   void complete_over_link(const Command& command, Nanos ready, Bytes bytes);
   void finish(Tag tag, Nanos when);
   void ask_for_wake();
-  [[nodiscard]] ExtentSet in_doubt(Nanos now) const;
-  void power_on(Nanos now);
+  // An answer that was given with a time after `now` is void: the host never got it. The counters
+  // stay; the heads are parked at the outer edge, and the disk is ready at `now`.
+  void restart(Nanos now) override;
 
   HddParameters parameters_;
   Mechanics mechanics_;

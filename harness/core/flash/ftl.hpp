@@ -5,7 +5,7 @@
 // - void program(Page page, Die die, Work work): a complete page goes to its die
 // - void copies(Die die, Page to, uint32_t pages): each of so many pages of a die is read and then
 //   programmed, the first one to `to`, the others behind it
-// - void read(Die die, uint32_t units, Work work): units that share a physical page
+// - void read(Die die, uint32_t units): units that share a physical page, to be copied
 // - void erase(Block block)
 // - void before_choice(): a block is about to be chosen
 // - void settle(Block block, const PageMap& map): it has been, and will be collected
@@ -34,8 +34,8 @@
 
 namespace flashlab::flash {
 
-// Why a die works.
-enum class Work : std::uint8_t { host, gc, fold };
+// Why a page is programmed.
+enum class Work : std::uint8_t { host, gc };
 
 struct FtlParameters {
   std::string gc_policy = "greedy";
@@ -285,8 +285,7 @@ void Ftl::copy_moving(Nand& nand, Block victim) {
     const Slot page_end = geometry_.next_page(moving_[i]);
     while (i < moving_.size() && moving_[i] < page_end) ++i;
     ++counters_.gc_page_reads;
-    nand.read(geometry_.die_of(moving_[first], victim), static_cast<std::uint32_t>(i - first),
-              Work::gc);
+    nand.read(geometry_.die_of(moving_[first], victim), static_cast<std::uint32_t>(i - first));
     for (std::size_t k = first; k < i; ++k) append_copy(nand, stream, block, page, moving_[k]);
   }
 }

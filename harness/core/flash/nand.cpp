@@ -6,15 +6,26 @@
 
 namespace flashlab::flash {
 
+namespace {
+
+constexpr std::int64_t kNormal = 1000;  // thousandths of an operation's time that it takes
+
+bool is_slowdown(std::int64_t thousandths) {
+  return thousandths >= kNormal && thousandths <= 1000 * kNormal;
+}
+
+}  // namespace
+
 Nand::Nand(const Geometry& geometry, const NandParameters& p)
     : geometry_(geometry),
       parameters_(p),
-      random_(p.seed),
       ways_(geometry.dies() / geometry.channels()),
       read_transfer_(p.channel_rate),
       unit_transfer_(),
       page_transfer_(),
       seats_(geometry.dies()),
+      slowed_(geometry.dies(), kNormal),
+      times_(geometry.dies(), cell_times(kNormal)),
       queues_(geometry.dies()),
       free_(geometry.dies()),
       keys_(geometry.dies(), kUnknown),
@@ -25,6 +36,10 @@ Nand::Nand(const Geometry& geometry, const NandParameters& p)
           "read_page, program_page, slc_program_page and erase_block: must be above zero");
   require(p.channel_rate.count() >= 1'000'000, "channel_rate: must be at least 1 MB/s");
   require(p.jitter_ratio >= 0.0 && p.jitter_ratio < 1.0, "jitter: must lie between 0 and 1");
+  Prng seeds(p.seed);
+  for (std::uint32_t channel = 0; channel < geometry.channels(); ++channel) {
+    random_.emplace_back(seeds.next());
+  }
   unit_transfer_ = transfer_time(geometry.unit(), p.channel_rate);
   page_transfer_ = transfer_time(geometry.page(), p.channel_rate);
   for (Die die = 0; die < geometry.dies(); ++die) {
@@ -42,13 +57,21 @@ void Nand::present(Nanos now) {
   if (!moved_.empty()) std::erase_if(moved_, [&](const Moved& m) { return m.programmed <= now; });
 }
 
+// Not what begins at `now`: something may still come that goes before it.
+void Nand::catch_up(Nanos now) {
+  for (std::uint32_t channel = 0; channel < geometry_.channels(); ++channel) {
+    advance(channel, now - Nanos{1});
+  }
+}
+
 void Nand::program(Page page, Die die, Work work) {
   const std::size_t at = seat(die);
   ++counters_.page_programs;
   if (work == Work::gc) {
-    // What was read last and is programmed next on the same die is one operation, a copy.
+    // What was read last and is programmed next on the same die is one operation, a copy: unless
+    // it was read earlier, and may have begun.
     Op* const last = last_op(at);
-    if (last != nullptr && last->kind == Kind::gc_read) {
+    if (last != nullptr && last->kind == Kind::gc_read && last->ready == ready_) {
       last->kind = Kind::copy;
     } else {
       push(at, {ready_, 0, 0, Kind::gc_program});
@@ -68,7 +91,7 @@ void Nand::copies(Die die, Page /*to*/, std::uint32_t pages) {
   push(seat(die), {ready_, 0, units, Kind::copy, pages});
 }
 
-void Nand::read(Die die, std::uint32_t units, Work /*work*/) {
+void Nand::read(Die die, std::uint32_t units) {
   ++counters_.page_reads;
   push(seat(die), {ready_, 0, static_cast<std::uint16_t>(units), Kind::gc_read});
 }
@@ -119,7 +142,7 @@ Nanos Nand::host_read(Die die, Bytes bytes, Nanos ready) {
   }
   const Nanos begin = std::max(ready, free_[at]);
   const Nanos length = read_transfer_(bytes);
-  const Nanos sensed = begin + varied(parameters_.read_page);
+  const Nanos sensed = begin + varied(channel, times_[at].read);
   const Nanos end = channels_[channel].take(sensed, length) + length;
   free_[at] = end;
   ++counters_.page_reads;
@@ -165,8 +188,7 @@ Nand::Entry* Nand::find(Page page, Block block) {
   return nullptr;
 }
 
-void Nand::unprogrammed(Nanos now, const PageMap& map, std::vector<Lpn>& out) {
-  for (std::uint32_t channel = 0; channel < geometry_.channels(); ++channel) advance(channel, now);
+void Nand::unprogrammed(Nanos now, const PageMap& map, std::vector<Lpn>& out) const {
   for (std::uint32_t position = forgotten_; position != next_; ++position) {
     if (entry(position).end > now) unprogrammed_of(entry(position).page, map, out);
   }
@@ -195,6 +217,27 @@ void Nand::restart(Nanos now) {
   present_ = ready_ = now;
 }
 
+void Nand::slow(Die die, std::int64_t thousandths, Nanos now) {
+  require(is_slowdown(thousandths), "factor: a die can be 1 to 1000 times as slow");
+  catch_up(now);
+  const std::size_t at = seat(die);
+  if (!queues_[at].empty()) {
+    const Op& first = queues_[at].front();
+    if (senses_first(first.kind) && std::max(free_[at], first.ready) < now) {
+      commit(geometry_.channel_of(die), at);
+    }
+  }
+  slowed_[die] = thousandths;
+  times_[at] = cell_times(thousandths);
+  rekey(at);
+}
+
+Nand::CellTimes Nand::cell_times(std::int64_t thousandths) const {
+  const auto slowed = [&](Nanos time) { return time * thousandths / kNormal; };
+  return {slowed(parameters_.read_page), slowed(parameters_.program_page),
+          slowed(parameters_.slc_program_page), slowed(parameters_.erase_block)};
+}
+
 bool Nand::idle_at(Nanos now) {
   for (std::uint32_t channel = 0; channel < geometry_.channels(); ++channel) advance(channel, now);
   return std::all_of(keys_.begin(), keys_.end(), [](Nanos key) { return key == kUnknown; }) &&
@@ -215,7 +258,7 @@ void Nand::rekey(std::size_t seat) {
   }
   const Op& first = queues_[seat].front();
   const Nanos begin = std::max(free_[seat], first.ready);
-  keys_[seat] = senses_first(first.kind) ? begin + parameters_.read_page : begin;
+  keys_[seat] = senses_first(first.kind) ? begin + times_[seat].read : begin;
 }
 
 // Without branches: which die is next is as good as random.
@@ -254,6 +297,7 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
     queues_[seat].pop_front();
   }
   Lane& lane = channels_[channel];
+  const CellTimes& cells = times_[seat];
   const Nanos begin = std::max(free_[seat], op.ready);
   const Nanos wanted = keys_[seat];
   const Nanos out = unit_transfer_ * op.units;
@@ -263,13 +307,13 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
     case Kind::slc_program: {
       const bool slc = op.kind == Kind::slc_program;
       end = lane.take(wanted, page_transfer_) + page_transfer_ +
-            varied(slc ? parameters_.slc_program_page : parameters_.program_page);
+            varied(channel, slc ? cells.slc_program : cells.program);
       entry(op.entry).end = end;
       counters_.host_program += end - begin;
       break;
     }
     case Kind::gc_program:
-      end = lane.take(wanted, page_transfer_) + page_transfer_ + varied(parameters_.program_page);
+      end = lane.take(wanted, page_transfer_) + page_transfer_ + varied(channel, cells.program);
       counters_.gc_program += end - begin;
       break;
     case Kind::gc_read:
@@ -279,7 +323,7 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
     case Kind::copy:
     case Kind::fold: {
       const Nanos moved = lane.take(wanted, out + page_transfer_) + out;
-      end = moved + page_transfer_ + varied(parameters_.program_page);
+      end = moved + page_transfer_ + varied(channel, cells.program);
       if (op.kind == Kind::fold) {
         counters_.fold += end - begin;
       } else {
@@ -289,7 +333,7 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
       break;
     }
     case Kind::erase:
-      end = wanted + varied(parameters_.erase_block);
+      end = wanted + varied(channel, cells.erase);
       counters_.erase += end - begin;
       break;
   }
@@ -304,9 +348,9 @@ Nanos Nand::end_of(std::uint32_t position) {
   return entry(position).end;
 }
 
-Nanos Nand::varied(Nanos nominal) {
+Nanos Nand::varied(std::uint32_t channel, Nanos nominal) {
   if (parameters_.jitter_ratio <= 0.0) return nominal;
-  const double uniform = static_cast<double>(random_.next() >> 11) * 0x1p-53;
+  const double uniform = static_cast<double>(random_[channel].next() >> 11) * 0x1p-53;
   const double factor = 1.0 + parameters_.jitter_ratio * (2.0 * uniform - 1.0);
   return Nanos{static_cast<std::int64_t>(static_cast<double>(nominal.count()) * factor)};
 }
@@ -324,7 +368,15 @@ void Nand::append_entry(const Entry& added) {
 }
 
 void Nand::archive(Archive& a) {
-  a.all(random_, present_, ready_, slc_);
+  a.block(random_.data(), random_.size());
+  a.all(present_, ready_, slc_);
+  a.block(slowed_.data(), slowed_.size());
+  if (a.is_restoring()) {
+    for (Die die = 0; die < geometry_.dies(); ++die) {
+      require(is_slowdown(slowed_[die]), "the saved state is of a device with other parameters");
+      times_[seat(die)] = cell_times(slowed_[die]);
+    }
+  }
   for (Ring<Op>& queue : queues_) queue.archive(a);
   a.all(free_, keys_);
   for (Lane& channel : channels_) channel.archive(a);

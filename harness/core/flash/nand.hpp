@@ -50,6 +50,8 @@ class Nand {
 
   // A command arrives at `now`: nothing before it will be asked for any more.
   void present(Nanos now);
+  // All that was due before `now` gets its times, and is counted.
+  void catch_up(Nanos now);
   // Work that the FTL hands over from here on is not ready before `when`.
   void set_ready(Nanos when) { ready_ = when; }
   // Host pages go to the SLC cache from here on.
@@ -58,7 +60,7 @@ class Nand {
   // What Ftl calls.
   void program(Page page, Die die, Work work);
   void copies(Die die, Page to, std::uint32_t pages);
-  void read(Die die, std::uint32_t units, Work work);
+  void read(Die die, std::uint32_t units);
   void erase(Block block);
   void settle(Block block, const PageMap& map);
 
@@ -68,7 +70,6 @@ class Nand {
   void fold(Die die);
 
   // The host pages in the buffer, oldest first.
-  [[nodiscard]] bool buffer_empty() const { return released_ == next_; }
   // Frees the space of the oldest one; returns when it is programmed.
   Nanos release_oldest();
   // When everything in the buffer is programmed.
@@ -77,10 +78,14 @@ class Nand {
   bool holds(Page page, Block block, Nanos now);
   // Whether its content can still be replaced: the program has not begun by `now`.
   bool replaceable(Page page, Block block, Nanos now);
-  // Appends the logical pages that were not programmed by `now`.
-  void unprogrammed(Nanos now, const PageMap& map, std::vector<Lpn>& out);
+  // Appends the logical pages that were not programmed by `now`, to which it has caught up.
+  void unprogrammed(Nanos now, const PageMap& map, std::vector<Lpn>& out) const;
   // After a power cut: nothing waits, nothing is buffered.
   void restart(Nanos now);
+
+  // From `now` on, operations on the cells of a die take so many thousandths of their time. What
+  // has begun is finished as it was.
+  void slow(Die die, std::int64_t thousandths, Nanos now);
 
   // Whether all dies have finished, and nothing waits.
   bool idle_at(Nanos now);
@@ -109,6 +114,12 @@ class Nand {
     Lpn lpn = 0;
     Nanos programmed;
   };
+  struct CellTimes {
+    Nanos read;
+    Nanos program;
+    Nanos slc_program;
+    Nanos erase;
+  };
   static constexpr Nanos kUnknown{INT64_MAX};
 
   // A die's place in the arrays: those of a channel are neighbours.
@@ -122,11 +133,15 @@ class Nand {
   void rekey(std::size_t seat);
   void advance(std::uint32_t channel, Nanos now);
   Nanos end_of(std::uint32_t position);
-  [[nodiscard]] Nanos varied(Nanos nominal);
+  [[nodiscard]] Nanos varied(std::uint32_t channel, Nanos nominal);
+  [[nodiscard]] CellTimes cell_times(std::int64_t thousandths) const;
   [[nodiscard]] bool senses_first(Kind kind) const {
     return kind == Kind::gc_read || kind == Kind::copy || kind == Kind::fold;
   }
   [[nodiscard]] Entry& entry(std::uint32_t position) {
+    return entries_[position & (entries_.size() - 1)];
+  }
+  [[nodiscard]] const Entry& entry(std::uint32_t position) const {
     return entries_[position & (entries_.size() - 1)];
   }
   [[nodiscard]] Entry* find(Page page, Block block);
@@ -135,7 +150,9 @@ class Nand {
 
   const Geometry geometry_;
   NandParameters parameters_;
-  Prng random_;
+  // By channel: what happens on one is always dated in the same order, all of them together in the
+  // order in which somebody asks.
+  std::vector<Prng> random_;
   std::uint32_t ways_;
   TransferTime read_transfer_;
   Nanos unit_transfer_;
@@ -144,6 +161,8 @@ class Nand {
   Nanos ready_;
   bool slc_ = false;
   std::vector<std::uint16_t> seats_;  // by die
+  std::vector<std::int64_t> slowed_;  // by die: thousandths of its time that an operation takes
+  std::vector<CellTimes> times_;      // by seat, accordingly
   std::vector<Ring<Op>> queues_;      // by seat
   std::vector<Nanos> free_;           // by seat: when it has finished what has begun
   std::vector<Nanos> keys_;           // by seat: when what waits first wants the channel

@@ -56,7 +56,7 @@ class Ssd::Backend {
   explicit Backend(Ssd& ssd) : ssd_(ssd) {}
   void program(Page page, Die die, Work work) { ssd_.nand_.program(page, die, work); }
   void copies(Die die, Page to, std::uint32_t pages) { ssd_.nand_.copies(die, to, pages); }
-  void read(Die die, std::uint32_t units, Work work) { ssd_.nand_.read(die, units, work); }
+  void read(Die die, std::uint32_t units) { ssd_.nand_.read(die, units); }
   void erase(Block block) { ssd_.nand_.erase(block); }
   void settle(Block block, const PageMap& map) { ssd_.nand_.settle(block, map); }
   void before_choice() { ssd_.firmware_free_ += ssd_.trim_->before_collection(ssd_); }
@@ -83,7 +83,7 @@ void Ssd::submit(Tag tag, const Request& request, Nanos now) {
   FLASHLAB_CHECK(request.op == Op::flush ||
                  (request.sectors > Sectors{0} && request.lba >= Lba{0} &&
                   to_bytes(request.lba + request.sectors) <= capacity()));
-  wake(now);
+  arrive(now);
   link_.forget_before(now);
   while (!unanswered_.empty() && unanswered_.front().done <= now) unanswered_.pop_front();
   // A command that is not queued waits for all others; those behind it wait for the firmware
@@ -104,7 +104,14 @@ Nanos Ssd::command_time(Op op) const {
   return op == Op::write ? parameters_.write_command_time.value_or(any) : any;
 }
 
+// Nobody needs to call it: it brings the counters up to date.
 void Ssd::wake(Nanos now) {
+  arrive(now);
+  nand_.catch_up(now);
+}
+
+// What the drive had to decide before a command that comes now.
+void Ssd::arrive(Nanos now) {
   if (parameters_.background_gc || parameters_.slc_cache.count() > 0) idle_until(now);
   nand_.present(now);
 }
@@ -359,7 +366,7 @@ void Ssd::assume_written(const Extent& extent) {
   reset_counters();
 }
 
-std::vector<Extent> Ssd::power_cut(Nanos now) {
+std::vector<Extent> Ssd::in_doubt(Nanos now) {
   wake(now);
   ExtentSet doubt;
   const auto unit = to_sectors(ftl_.geometry().unit());
@@ -380,11 +387,9 @@ std::vector<Extent> Ssd::power_cut(Nanos now) {
     }
     for (const Extent& extent : trimmed_.extents()) doubt.insert(extent);
   }
-  restart(now);
   return doubt.extents();
 }
 
-// Nothing is in RAM, nothing under way.
 void Ssd::restart(Nanos now) {
   Timeless timeless;
   ftl_.pad_host_pages(timeless);
@@ -425,6 +430,24 @@ void Ssd::conditioned() {
   reset_counters();
 }
 
+void Ssd::set_trim_policy(std::string_view name, Nanos now) {
+  set_trim_policy(make_trim_policy(name, parameters_.trim_costs), now);
+}
+
+void Ssd::set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now) {
+  wake(now);
+  firmware_free_ = std::max(firmware_free_, now) + trim_->retire(*this);
+  trim_ = std::move(policy);
+}
+
+void Ssd::slow_die(std::int64_t die, std::int64_t thousandths, Nanos now) {
+  const std::int64_t dies = ftl_.geometry().dies();
+  require(die >= 0 && die < dies,
+          "die " + std::to_string(die) + ": the drive has dies 0 to " + std::to_string(dies - 1));
+  wake(now);
+  nand_.slow(static_cast<Die>(die), thousandths, now);
+}
+
 void Ssd::reset_counters() {
   counters_ = {};
   ftl_.reset_counters();
@@ -434,13 +457,25 @@ void Ssd::reset_counters() {
 void Ssd::archive(Archive& a) {
   ftl_.archive(a);
   nand_.archive(a);
-  trim_->archive(a);
+  archive_trim(a);
   a.one(counters_);
   link_.archive(a);
   a.all(buffered_, admitted_, merged_, slc_left_, fold_die_, firmware_free_, last_done_,
         quiet_since_);
   unanswered_.archive(a);
   trimmed_.archive(a);
+}
+
+void Ssd::archive_trim(Archive& a) {
+  const std::string_view current = trim_->name();
+  std::vector<char> saved(current.begin(), current.end());
+  a.one(saved);
+  const std::string_view name(saved.data(), saved.size());
+  if (a.is_restoring() && name != current) {
+    require(is_trim_policy(name), "the saved state is of a device with other parameters");
+    trim_ = make_trim_policy(name, parameters_.trim_costs);
+  }
+  trim_->archive(a);
 }
 
 }  // namespace flashlab::flash

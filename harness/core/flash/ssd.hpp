@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/device.hpp"
@@ -78,7 +79,6 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Ssd(const SsdParameters& parameters, Host& host);
 
   void submit(Tag tag, const Request& request, Nanos now) override;
-  // Lets idle work happen up to `now`.
   void wake(Nanos now) override;
   [[nodiscard]] Bytes capacity() const override { return ftl_.geometry().capacity(); }
   [[nodiscard]] bool rotational() const override { return false; }
@@ -86,7 +86,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void expect(const Request& request) override;
   // Also clears all counters.
   void assume_written(const Extent& extent) override;
-  std::vector<Extent> power_cut(Nanos now) override;
+  std::vector<Extent> in_doubt(Nanos now) override;
   void archive(Archive& a) override;
 
   // Brings the drive to a state without taking time, and clears all counters: the first
@@ -95,6 +95,16 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void precondition(double fill_ratio, double overwrites, std::uint64_t seed);
   // Full, and steady under uniform random writes; the drive must be new.
   void to_steady_state(std::uint64_t seed);
+
+  // From `now` on TRIM is handled by this policy; what the one before had pending is applied. The
+  // name is part of the saved state. Throws OperatingError for an unknown one.
+  void set_trim_policy(std::string_view name, Nanos now);
+  // One that is not in the table: its state cannot be restored.
+  void set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now);
+  [[nodiscard]] std::string_view trim_policy() const { return trim_->name(); }
+  // From `now` on all operations on the cells of this die take so many thousandths of their time,
+  // 1000 to 1,000,000. Part of the saved state. Throws OperatingError.
+  void slow_die(std::int64_t die, std::int64_t thousandths, Nanos now);
 
   [[nodiscard]] const SsdCounters& counters() const { return counters_; }
   [[nodiscard]] const Ftl& ftl() const { return ftl_; }
@@ -128,11 +138,13 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void place(Lpn lpn, const Destination& destination, Nanos ready);
   void choose_slc();
   void take_slc(std::uint64_t pages);
-  void restart(Nanos now);
+  void restart(Nanos now) override;
   void conditioned();
   void pad(Nanos ready);
+  void arrive(Nanos now);
   void idle_until(Nanos now);
   bool work_when_idle(Nanos when);
+  void archive_trim(Archive& a);
   [[nodiscard]] bool in_ram(Slot slot, Nanos now);
   [[nodiscard]] Destination destination_of(const Request& request) const;
   Nanos over_link(Bytes bytes, Nanos ready);

@@ -8,7 +8,7 @@ namespace flashlab::flash {
 struct Timeless {
   void program(Page /*page*/, Die /*die*/, Work /*work*/) {}
   void copies(Die /*die*/, Page /*to*/, std::uint32_t /*pages*/) {}
-  void read(Die /*die*/, std::uint32_t /*units*/, Work /*work*/) {}
+  void read(Die /*die*/, std::uint32_t /*units*/) {}
   void erase(Block /*block*/) {}
   void settle(Block /*block*/, const PageMap& /*map*/) {}
   void before_choice() {}

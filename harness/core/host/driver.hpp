@@ -81,6 +81,8 @@ class Driver final : private Host {
 
   // Lets time pass, with nothing to do.
   void idle(Nanos length);
+  // What a power cut would leave in doubt now; and the device's counters are those of now.
+  std::vector<Extent> in_doubt() { return device_->in_doubt(now_); }
   // Everything outstanding is forgotten; returns the blocks in doubt.
   std::vector<Extent> power_cut();
   void archive(Archive& a);

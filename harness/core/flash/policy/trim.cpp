@@ -1,5 +1,7 @@
 #include "flash/policy/trim.hpp"
 
+#include <algorithm>
+
 #include "base/policy_table.hpp"
 
 namespace flashlab::flash {
@@ -25,6 +27,11 @@ std::unique_ptr<TrimPolicy> make_trim_policy(std::string_view name, const TrimCo
           "negative");
   require(costs.slice.count() >= 512, "trim_slice: must be at least 512 B");
   return find_policy(kTable, "trim", name).make(costs);
+}
+
+bool is_trim_policy(std::string_view name) {
+  return std::any_of(kTable.begin(), kTable.end(),
+                     [&](const Entry& entry) { return entry.name == name; });
 }
 
 }  // namespace flashlab::flash

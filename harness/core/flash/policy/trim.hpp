@@ -48,6 +48,8 @@ class TrimTarget {
 class TrimPolicy {
  public:
   virtual ~TrimPolicy() = default;
+  // The one in the table.
+  [[nodiscard]] virtual std::string_view name() const = 0;
   // One command. Returns the firmware's time before it can be acknowledged.
   virtual Nanos command(std::span<const Extent> ranges, TrimTarget& target,
                         TrimCounters& counters) = 0;
@@ -59,11 +61,15 @@ class TrimPolicy {
   // A block is about to be chosen and collected: what is pending must be applied, or dead data
   // would be copied. Returns the firmware's time.
   virtual Nanos before_collection(TrimTarget& /*target*/) { return Nanos{0}; }
+  // Another policy takes over: what is pending must be applied, nobody will ask for it again.
+  // Returns the firmware's time.
+  virtual Nanos retire(TrimTarget& /*target*/) { return Nanos{0}; }
   virtual void archive(Archive& /*a*/) {}
 };
 
 // Throws OperatingError for a name that is not in the table: none, immediate.
 std::unique_ptr<TrimPolicy> make_trim_policy(std::string_view name, const TrimCosts& costs);
+[[nodiscard]] bool is_trim_policy(std::string_view name);
 
 std::unique_ptr<TrimPolicy> make_trim_none(const TrimCosts& costs);
 std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimCosts& costs);

@@ -10,6 +10,8 @@ class Immediate final : public TrimPolicy {
  public:
   explicit Immediate(const TrimCosts& costs) : costs_(costs) {}
 
+  [[nodiscard]] std::string_view name() const override { return "immediate"; }
+
   Nanos command(std::span<const Extent> ranges, TrimTarget& target,
                 TrimCounters& counters) override {
     std::int64_t slices = 0;

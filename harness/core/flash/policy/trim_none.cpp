@@ -7,6 +7,7 @@ namespace {
 
 class None final : public TrimPolicy {
  public:
+  [[nodiscard]] std::string_view name() const override { return "none"; }
   Nanos command(std::span<const Extent> /*ranges*/, TrimTarget& /*target*/,
                 TrimCounters& counters) override {
     ++counters.commands;
