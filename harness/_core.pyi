@@ -194,3 +194,68 @@ def partitions_for(records: int, capacity_records: int) -> int: ...
 
 def record_signatures(key: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], row: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], first: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], second: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> object:
     """uint64 signatures of records with these columns (join/record.hpp)."""
+
+class LiveDevice:
+    """A device model against the real clock, with data."""
+
+    def __init__(self, parameters: HddParameters | SsdParameters, *, store_fd: int, visible_bytes: int) -> None:
+        """`store_fd` is taken over."""
+
+    def mount(self, path: str, *, source: str, threads: int) -> None: ...
+
+    def unmount(self) -> None: ...
+
+    def sync(self) -> None: ...
+
+    @staticmethod
+    def has_fuse() -> bool: ...
+
+    def set_pace(self, pace: str, *, slowdown: int = 1, constant_ns: int = 0) -> None:
+        """
+        real: replies at the model's times, `slowdown` times slower; none: at once, without the model; constant: after a fixed time. Waits until nothing is in flight.
+        """
+
+    def set_path_cost(self, op: str, *, base_ns: int, ns_per_byte: float) -> None:
+        """Taken off the time for which a reply is held back."""
+
+    def set_streams(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """(begin, end) in bytes and the stream of writes that begin there."""
+
+    def set_honest_flush(self, honest: bool) -> None: ...
+
+    def add_fault(self, op: str, *, begin_bytes: int, end_bytes: int, times: int) -> None: ...
+
+    def clear_faults(self) -> None: ...
+
+    def power_cut(self, seed: int) -> dict: ...
+
+    def set_trim_policy(self, name: str) -> None: ...
+
+    def slow_die(self, die: int, factor: float) -> None: ...
+
+    def precondition(self, *, fill_ratio: float, overwrites: float, seed: int) -> None: ...
+
+    def to_steady_state(self, seed: int) -> None: ...
+
+    def save(self, *, then_record: bool) -> bytes:
+        """
+        The model's state, when nothing is in flight; `then_record`: from here on, all requests are recorded.
+        """
+
+    def restore(self, saved: bytes) -> None: ...
+
+    def take_records(self) -> dict:
+        """What was recorded since the last call: equally long columns."""
+
+    def snapshot(self) -> dict:
+        """
+        Counters of the model (device) and of the host side (live), lateness, model time: all of one moment.
+        """
+
+    def reset_counters(self) -> None:
+        """Those of the host side."""
+
+def probe_path(path: str, op: str, *, size_bytes: int, span_bytes: int, count: int, depth: int = 1) -> tuple:
+    """
+    Random O_DIRECT I/Os: their latencies (int64, ns) and the time of all together (ns).
+    """

@@ -27,9 +27,9 @@ import pandas as pd
 from harness import _core
 from harness.devices.profiles import (
     DeviceProfile,
-    HddProfile,
     NamedRange,
     SsdProfile,
+    core_parameters,
     load_device,
 )
 from harness.errors import BadParameter
@@ -218,7 +218,7 @@ class Device:
         self.profile = profile
         self.ranges = tuple(ranges)
         self.cancel = _core.Cancel()
-        self._core = _core.Device(_to_core(profile, seed, self.ranges))
+        self._core = _core.Device(core_parameters(profile, seed=seed, ranges=self.ranges))
 
     @classmethod
     def from_profile(
@@ -423,16 +423,6 @@ def waf_of(counters: Mapping[str, int]) -> float:
     """Bytes programmed per byte that the host wrote (coalesced ones count as written); NaN if 0."""
     written = counters.get("nand_host_bytes", 0) + counters.get("coalesced_bytes", 0)
     return counters["nand_write_bytes"] / written if written else float("nan")
-
-
-def _to_core(
-    profile: DeviceProfile, seed: int, ranges: Sequence[NamedRange]
-) -> _core.HddParameters | _core.SsdParameters:
-    if isinstance(profile, HddProfile):
-        if ranges:
-            raise BadParameter("ranges: a hard disk counts none apart")
-        return profile.to_core(start_angle_ns=seed)
-    return profile.to_core(seed=seed, ranges=ranges)
 
 
 def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:

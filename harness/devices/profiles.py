@@ -362,6 +362,22 @@ class HostProfile(_Profile):
 
 
 DeviceProfile = HddProfile | SsdProfile
+
+
+def core_parameters(
+    profile: DeviceProfile, *, seed: int = 0, ranges: Sequence[NamedRange] = ()
+) -> _core.HddParameters | _core.SsdParameters:
+    """The core's parameters of one drive. A disk's `seed` is the angle of its platters, in ns.
+
+    Raises BadParameter for ranges on a disk, which counts none apart.
+    """
+    if isinstance(profile, SsdProfile):
+        return profile.to_core(seed=seed, ranges=ranges)
+    if ranges:
+        raise BadParameter("ranges: a hard disk counts none apart")
+    return profile.to_core(start_angle_ns=seed)
+
+
 _P = TypeVar("_P", bound=BaseModel)
 _D = TypeVar("_D", HddProfile, SsdProfile)
 

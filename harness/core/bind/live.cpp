@@ -36,8 +36,7 @@ live::Pace pace_named(const std::string& name) {
   if (name == "real") return live::Pace::real;
   if (name == "none") return live::Pace::none;
   if (name == "constant") return live::Pace::constant;
-  throw OperatingError(ErrorKind::bad_parameter,
-                       "unknown pace '" + name + "'; known: real, none");
+  throw OperatingError(ErrorKind::bad_parameter, "unknown pace '" + name + "'; known: real, none");
 }
 
 // The device, and the file while it is mounted.
@@ -160,8 +159,8 @@ void bind_control(nb::class_<Live>& live) {
           "Taken off the time for which a reply is held back.")
       .def(
           "set_streams",
-          [](Live& d, const std::vector<std::tuple<std::int64_t, std::int64_t, std::uint16_t>>&
-                          ranges) {
+          [](Live& d,
+             const std::vector<std::tuple<std::int64_t, std::int64_t, std::uint16_t>>& ranges) {
             std::vector<live::StreamRange> out;
             for (const auto& [begin, end, stream] : ranges) {
               require(begin % kSectorBytes == 0 && end % kSectorBytes == 0,
@@ -213,9 +212,8 @@ void bind_control(nb::class_<Live>& live) {
       .def(
           "precondition",
           [](Live& d, double fill_ratio, double overwrites, std::uint64_t seed) {
-            on_flash(d, [&](flash::Ssd& ssd, Nanos) {
-              ssd.precondition(fill_ratio, overwrites, seed);
-            });
+            on_flash(
+                d, [&](flash::Ssd& ssd, Nanos) { ssd.precondition(fill_ratio, overwrites, seed); });
           },
           nb::kw_only(), "fill_ratio"_a, "overwrites"_a, "seed"_a)
       .def(
@@ -265,8 +263,7 @@ void bind_state(nb::class_<Live>& live) {
       .def("snapshot", snapshot,
            "Counters of the model (device) and of the host side (live), lateness, model time: all "
            "of one moment.")
-      .def("reset_counters", [](Live& d) { d.device.reset_counters(); },
-           "Those of the host side.");
+      .def("reset_counters", [](Live& d) { d.device.reset_counters(); }, "Those of the host side.");
 }
 
 }  // namespace

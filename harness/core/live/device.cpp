@@ -41,7 +41,9 @@ LiveDevice::LiveDevice(const MakeDevice& make_device, int store_fd, Bytes visibl
 
 LiveDevice::~LiveDevice() { stop(); }
 
-void LiveDevice::start() { pacer_ = std::thread([this] { pace(); }); }
+void LiveDevice::start() {
+  pacer_ = std::thread([this] { pace(); });
+}
 
 void LiveDevice::stop() {
   {
@@ -66,9 +68,9 @@ void LiveDevice::write(Bytes offset, std::span<const std::byte> data,
   const Extent extent = extent_of(offset, data.size());
   // What measures the path writes behind the visible end.
   const bool measuring = pace_.load(std::memory_order_relaxed) == Pace::constant;
-  const int error =
-      measuring ? checked(store_.write(offset + visible_, data))
-                : overwrite(Op::write, extent, [&] { return store_.write(offset, data); });
+  const int error = measuring
+                        ? checked(store_.write(offset + visible_, data))
+                        : overwrite(Op::write, extent, [&] { return store_.write(offset, data); });
   ask({std::move(ticket), {Op::write, extent.begin, extent.length()}, arrived, error});
 }
 
@@ -394,8 +396,9 @@ void LiveDevice::archive_model(Archive& archive, bool then_record) {
   Lock lock(mutex_);
   freeze(lock);
   Nanos now = pace_ == Pace::real ? model_now(real_now()) : model_last_;
+  std::uint64_t order = 0;  // as host::Driver does, so that either can go on with the other's state
+  archive.all(now, order);
   model_->archive(archive);
-  archive.one(now);
   if (archive.is_restoring()) {
     model_last_ = now;
     clock_ = ModelClock(now, real_now(), clock_.slowdown());

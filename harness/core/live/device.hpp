@@ -139,8 +139,8 @@ class LiveDevice final : private Host {
     Request request;
     Nanos arrived;  // real
     int error = 0;
-    Nanos asked = {};  // the model, in its time
-    Nanos due = {};    // real
+    Nanos asked = {};         // the model, in its time
+    Nanos due = {};           // real
     std::uint64_t flush = 0;  // of the undo log; 0: none
   };
   struct Due {
@@ -210,10 +210,10 @@ class LiveDevice final : private Host {
   std::deque<Pending> held_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::uint64_t orders_ = 0;
-  std::uint64_t in_flight_ = 0;  // held ones included
-  bool frozen_ = false;          // new requests are held until the state has been changed
-  Nanos wake_due_ = kNever;      // real
-  Nanos asleep_till_;            // the pacing thread; 0 while it is awake
+  std::uint64_t in_flight_ = 0;            // held ones included
+  bool frozen_ = false;                    // new requests are held until the state has been changed
+  Nanos wake_due_ = kNever;                // real
+  Nanos asleep_till_;                      // the pacing thread; 0 while it is awake
   std::atomic<std::int64_t> next_due_{0};  // what it watches the clock for; 0: it does not
   bool stopping_ = false;
   bool recording_ = false;

@@ -74,7 +74,7 @@ void on_init(void* /*device*/, fuse_conn_info* connection) {
 }
 
 void on_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info* /*file*/) {
-  struct stat attributes {};
+  struct stat attributes{};
   attributes.st_ino = inode;
   attributes.st_mode = S_IFREG | 0600;
   attributes.st_nlink = 1;
@@ -143,7 +143,7 @@ void on_fallocate(fuse_req_t request, fuse_ino_t /*inode*/, int mode, off_t offs
 
 // The loop device takes its discard granularity from here.
 void on_statfs(fuse_req_t request, fuse_ino_t /*inode*/) {
-  struct statvfs facts {};
+  struct statvfs facts{};
   facts.f_bsize = 4096;
   facts.f_frsize = 4096;
   facts.f_blocks = static_cast<fsblkcnt_t>(device_of(request).visible().count() / 4096);

@@ -62,10 +62,9 @@ std::int64_t UndoLog::revert(std::span<const Extent> in_doubt, Prng& random, Sto
       const Lba begin = std::max(extent.begin, Lba{block * kBlockSectors});
       const Lba end = std::min(extent.end, Lba{(block + 1) * kBlockSectors});
       const Bytes skip = to_bytes(begin) - kBlock * block;
-      const auto part =
-          std::span(*earlier[choice])
-              .subspan(static_cast<std::size_t>(skip.count()),
-                       static_cast<std::size_t>(to_bytes(end - begin).count()));
+      const auto part = std::span(*earlier[choice])
+                            .subspan(static_cast<std::size_t>(skip.count()),
+                                     static_cast<std::size_t>(to_bytes(end - begin).count()));
       if (store.write(to_bytes(begin), part) != 0) return -1;
       changed += (end - begin).count();
     }

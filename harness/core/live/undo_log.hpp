@@ -38,7 +38,8 @@ class UndoLog {
   // Forgets all blocks outside of these extents (ascending): they are durable.
   void keep_only(std::span<const Extent> in_doubt);
   // The power fails: puts an earlier content into about half of the blocks in doubt, and forgets
-  // everything. Returns how many sectors got other content than they had, or -1 if the store failed.
+  // everything. Returns how many sectors got other content than they had, or -1 if the store
+  // failed.
   [[nodiscard]] std::int64_t revert(std::span<const Extent> in_doubt, Prng& random, Store& store);
   void clear();
   [[nodiscard]] std::size_t blocks() const { return blocks_; }

@@ -1,0 +1,16 @@
+"""Live devices: a device model behind a real Linux block device, in real time.
+
+    with created(LiveSpec(profile="crucial_mx500_250gb", size_bytes=8 << 30)) as device:
+        subprocess.run(["mkfs.ext4", str(device.path)])
+        device.stats()["lateness"]
+
+A FUSE file that the core serves (harness/core/live) lies under a loop device with direct I/O. Each
+device is a process of its own (`daemon`), with a folder below /run/flashlab (`registry`) and a unix
+socket in it (`control`). It survives whoever made it; `clean` finds what a killed one left behind.
+"""
+
+from harness.devices.live.client import LiveDevice, create, created, find
+from harness.devices.live.registry import clean, list_names
+from harness.devices.live.spec import LiveSpec
+
+__all__ = ["LiveDevice", "LiveSpec", "clean", "create", "created", "find", "list_names"]

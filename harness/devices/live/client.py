@@ -1,0 +1,211 @@
+"""Live devices from the outside: create, find, ask, remove."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness import _core
+from harness.devices.live import registry
+from harness.devices.live.control import ask
+from harness.devices.live.registry import Place
+from harness.devices.live.spec import LiveSpec
+from harness.errors import MissingTool, TargetError
+
+_END_LIMIT_S: Final = 60.0
+
+
+@dataclass(frozen=True)
+class LiveDevice:
+    """A live device that exists; every call asks its process. Raises TargetError if it is gone."""
+
+    place: Place
+
+    @property
+    def name(self) -> str:
+        """What commands call it."""
+        return self.place.name
+
+    @property
+    def path(self) -> Path:
+        """The block device."""
+        return Path(self.place.about()["device"])
+
+    @property
+    def size_bytes(self) -> int:
+        """What the host sees."""
+        return int(self.place.about()["size_bytes"])
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the last reset, lateness, validity: see Daemon.stats."""
+        return dict(ask(self.place.socket, "stats"))
+
+    def reset(self) -> None:
+        """Counts from 0 again."""
+        ask(self.place.socket, "reset")
+
+    def set_speed(self, speed: str, slowdown: int = 0) -> None:
+        """Real or none. What was written at speed none is to the model data from long ago."""
+        ask(self.place.socket, "speed", speed=speed, slowdown=slowdown)
+
+    def power_cut(self, seed: int = 0) -> dict[str, int]:
+        """Cuts the power; returns doubtful_sectors, changed_sectors, unanswered (requests)."""
+        return dict(ask(self.place.socket, "power_cut", seed=seed))
+
+    def trim_policy(self, name: str = "") -> str | None:
+        """The TRIM policy's name, after changing it if one is given."""
+        found = ask(self.place.socket, "trim_policy", name=name)
+        return str(found) if found is not None else None
+
+    def set_streams(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """Writes that begin in [begin, end) bytes carry that stream's number; (begin, end, stream)."""
+        ask(self.place.socket, "streams", ranges=list(ranges))
+
+    def add_fault(
+        self, op: str, *, begin_bytes: int = 0, end_bytes: int = 0, times: int = 1
+    ) -> None:
+        """The next `times` requests (read, write or trim) that touch the range fail."""
+        ask(
+            self.place.socket,
+            "fault",
+            op=op,
+            begin_bytes=begin_bytes,
+            end_bytes=end_bytes,
+            times=times,
+        )
+
+    def clear_faults(self) -> None:
+        """Nothing fails on purpose any more."""
+        ask(self.place.socket, "clear_faults")
+
+    def slow_die(self, die: int, factor: float) -> None:
+        """A die takes so many times as long for everything; 1: as it was."""
+        ask(self.place.socket, "slow_die", die=die, factor=factor)
+
+    def set_honest_flush(self, *, honest: bool) -> None:
+        """Whether a flush makes anything durable, or only says so."""
+        ask(self.place.socket, "honest_flush", honest=honest)
+
+    def record(self, path: Path) -> None:
+        """Records every request from now on, until `stop_record` or the device's end."""
+        ask(self.place.socket, "record", target=str(path.absolute()))
+
+    def stop_record(self) -> None:
+        """Ends the record."""
+        ask(self.place.socket, "stop_record")
+
+    def remove(self) -> None:
+        """Ends the device. Raises TargetError while it is in use."""
+        ask(self.place.socket, "remove")
+        deadline = time.monotonic() + _END_LIMIT_S
+        while self.place.is_alive():
+            if time.monotonic() > deadline:
+                raise TargetError(f"{self.name} does not end: see {self.place.log}")
+            time.sleep(0.01)
+
+
+def create(spec: LiveSpec, name: str = "", *, owned: bool = False) -> LiveDevice:
+    """Makes a live device that outlives the caller, or, if `owned`, is `clean`ed up after him.
+
+    Raises HarnessError with what to do, and then nothing is left.
+    """
+    _check_system()
+    spec.check()
+    place, lock = registry.new_place(name or registry.free_name(spec.profile))
+    try:
+        if owned:
+            _owners.append(registry.owned(place))
+        (place.folder / "spec.json").write_text(_absolute(spec).model_dump_json())
+        said = _start(place, lock)
+    except BaseException:
+        os.close(lock)
+        registry.remove_traces(place)
+        raise
+    os.close(lock)
+    if "error" in said:
+        raise TargetError(str(said["error"]))
+    return LiveDevice(place)
+
+
+@contextlib.contextmanager
+def created(spec: LiveSpec, name: str = "") -> Iterator[LiveDevice]:
+    """A live device for as long as the block runs; whatever is mounted on it then is unmounted."""
+    device = create(spec, name, owned=True)
+    try:
+        yield device
+    finally:
+        for mount in registry.mounts_of(device.path):
+            subprocess.run(["umount", str(mount)], check=False)
+        device.remove()
+
+
+def find(name: str) -> LiveDevice:
+    """A device that exists. Raises UnknownName, or TargetError if it is dead."""
+    place = registry.existing(name)
+    if not place.is_alive() or not place.about():
+        raise TargetError(f"{name} is dead: `harness clean` removes what is left of it")
+    return LiveDevice(place)
+
+
+# Locks on devices that shall not outlive this process; the kernel releases them.
+_owners: list[int] = []
+
+
+def _check_system() -> None:
+    if not sys.platform.startswith("linux"):
+        raise MissingTool("live devices need Linux")
+    if os.geteuid() != 0:
+        raise TargetError("live devices need root: run this with sudo")
+    if not _core.LiveDevice.has_fuse():
+        raise MissingTool(
+            "the core was built without libfuse: apt-get install libfuse3-dev, then make env"
+        )
+    if not Path("/dev/fuse").exists():
+        raise TargetError("there is no /dev/fuse: modprobe fuse, or allow it in this container")
+    if not Path("/dev/loop-control").exists():
+        raise TargetError("there is no /dev/loop-control: modprobe loop, or allow it here")
+
+
+def _absolute(spec: LiveSpec) -> LiveSpec:
+    """Paths as they are seen from everywhere."""
+    changed: dict[str, Any] = {"profiles": spec.profiles.absolute()}
+    if spec.store != "memory":
+        changed["store"] = str(Path(spec.store).absolute())
+    for field in ("state", "record"):
+        if (path := getattr(spec, field)) is not None:
+            changed[field] = path.absolute()
+    if spec.profile.endswith(".yaml"):
+        changed["profile"] = str(Path(spec.profile).absolute())
+    return spec.model_copy(update=changed)
+
+
+def _start(place: Place, lock: int) -> dict[str, Any]:
+    """Starts the device's process and waits for what it says."""
+    hear, say = os.pipe()
+    daemon = [sys.executable, "-m", "harness.devices.live.daemon", str(place.folder)]
+    with place.log.open("wb") as log:
+        # A child of init's, not ours: it shall survive us, and nobody of us waits for its end.
+        subprocess.run(
+            ["setsid", "--fork", *daemon, str(lock), str(say)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(lock, say),
+            cwd="/",
+            check=True,
+        )
+    os.close(say)
+    with os.fdopen(hear) as ready:
+        line = ready.read()
+    if line:
+        return dict(json.loads(line))
+    last = place.log.read_text(errors="replace").strip().splitlines()[-1:]
+    return {"error": f"the device's process ended: {last[0] if last else 'it said nothing'}"}

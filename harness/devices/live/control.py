@@ -1,0 +1,92 @@
+"""The control socket of a live device: one line of JSON asks, one line answers.
+
+    {"command": "power_cut", "seed": 7}   ->   {"ok": {...}}   or   {"error": "..."}
+
+The socket may be used by whoever may write to it: root, by its permissions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HarnessError, TargetError
+
+_LONGEST_LINE: Final = 1 << 20
+_PATIENCE_S: Final = 600.0
+
+Command = Callable[..., Any]
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    """Answers commands in threads of its own; each is a function of keyword arguments."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+        self.commands = dict(commands)
+        before = os.umask(0o177)
+        try:
+            super().__init__(str(path), _Handler)
+        finally:
+            os.umask(before)
+
+    def start(self) -> None:
+        """Begins to answer."""
+        threading.Thread(target=self.serve_forever, name="control", daemon=True).start()
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        """What a line of a client gets back."""
+        try:
+            asked = json.loads(line)
+            command = self.commands[asked.pop("command")]
+        except (ValueError, AttributeError, KeyError):
+            known = ", ".join(sorted(self.commands))
+            return {"error": f"no command is in {line[:80]!r}; known: {known}"}
+        try:
+            return {"ok": command(**asked)}
+        except HarnessError as error:
+            return {"error": str(error)}
+        except TypeError as error:
+            return {"error": f"wrong arguments: {error}"}
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: Server
+
+    def handle(self) -> None:
+        """Lines until the client goes."""
+        while line := self.rfile.readline(_LONGEST_LINE):
+            answer = self.server.answer(line)
+            try:
+                self.wfile.write(json.dumps(answer).encode() + b"\n")
+            except OSError:  # the client did not wait
+                return
+
+
+def ask(path: Path, command: str, **arguments: Any) -> Any:
+    """Asks a device. Raises TargetError with its answer, or if nobody answers."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(_PATIENCE_S)
+        try:
+            client.connect(str(path))
+            client.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
+            line = client.makefile("rb").readline()
+        except OSError as error:
+            raise TargetError(
+                f"{path.parent.name}: the device does not answer ({error.strerror or error}): "
+                "if it was killed, `harness clean` removes what is left"
+            ) from error
+    if not line:
+        raise TargetError(f"{path.parent.name}: the device ended while it was asked")
+    answer = json.loads(line)
+    if "error" in answer:
+        raise TargetError(str(answer["error"]))
+    return answer["ok"]

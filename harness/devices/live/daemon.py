@@ -1,0 +1,357 @@
+"""The process of one live device: `python -m harness.devices.live.daemon FOLDER LOCK READY`.
+
+FOLDER is the device's place, LOCK the descriptor that holds its lock, READY where to say in a line
+of JSON that the device is there, or why not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from harness import _core
+from harness.devices.live import path, registry, stats, store
+from harness.devices.live.control import Server
+from harness.devices.live.registry import Place
+from harness.devices.live.spec import MEMORY, LiveSpec
+from harness.devices.profiles import HddProfile, SsdProfile, core_parameters
+from harness.errors import BadParameter, HarnessError, TargetError
+
+_THREADS: Final = 2
+_SATA_RANGE_SECTORS: Final = 65_535
+_LARGEST_REQUEST_KIB: Final = 1024
+_MAX_DISCARD_BYTES: Final = (1 << 32) - 512
+
+
+class Daemon:
+    """A live device from its creation to its end."""
+
+    def __init__(self, place: Place, spec: LiveSpec) -> None:
+        self._place = place
+        self._spec = spec
+        self._profile = spec.device_profile()
+        self._visible = spec.visible_bytes(self._profile)
+        self._stack = contextlib.ExitStack()
+        self._ending: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._changing = threading.Lock()
+        self._slowdown = max(spec.slowdown, 1)
+        self._speed = "none"
+        self._trim = getattr(self._profile.parameters, "trim", None)
+        self._costs: path.PathCosts | None = None
+        self._proposed = 1
+        self._recording: Any = None
+        self._new_recording = False
+        self._baseline: dict[str, int] = {}
+
+    def open(self) -> dict[str, Any]:
+        """Makes the block device. Raises HarnessError, and then nothing is left of it."""
+        try:
+            return self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open(self) -> dict[str, Any]:
+        spec, place = self._spec, self._place
+        parameters = core_parameters(self._profile, seed=spec.seed)
+        self._store_fd = self._open_store()
+        self._device = _core.LiveDevice(
+            parameters, store_fd=os.dup(self._store_fd), visible_bytes=self._visible
+        )
+        self._prepare()
+        self._stack.callback(self._save)
+        place.file.touch(mode=0o600)
+        self._device.mount(str(place.file), source=f"flashlab:{place.name}", threads=_THREADS)
+        self._stack.callback(self._device.unmount)
+        self._loop = self._stack.enter_context(_loop_over(place.file))
+        self._configure_queue()
+        self._calibrate()
+        self._device.set_honest_flush(spec.honest_flush)
+        if spec.record is not None:
+            self.record(str(spec.record))
+        self.speed(spec.speed, self._slowdown)
+        server = Server(place.socket, self._commands())
+        self._stack.callback(server.shutdown)
+        server.start()
+        return {
+            "pid": os.getpid(),
+            "device": str(self._loop),
+            "size_bytes": self._visible,
+            "profile": spec.profile,
+            "proposed_slowdown": self._proposed,
+            "slowdown": self._slowdown,
+        }
+
+    def run(self) -> None:
+        """Serves until it is told to end, by a signal or a command."""
+        for which in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(which, self._on_signal)
+        self._ending.get()
+        self._stack.close()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._ending.put(signal.Signals(number).name)
+
+    # What a client may ask for.
+
+    def stats(self) -> dict[str, Any]:
+        """Everything that the device counts, since the last reset, of one moment."""
+        seen = self._device.snapshot()
+        lateness = stats.summary(seen["lateness"], scale=1.0 / self._slowdown)
+        latency = stats.summary(seen["model_latency"])
+        device = {n: v - self._baseline.get(n, 0) for n, v in seen["device"].items()}
+        problems = stats.problems(seen["live"], lateness, latency)
+        return {
+            "name": self._place.name,
+            "profile": self._spec.profile,
+            "device_path": str(self._loop),
+            "size_bytes": self._visible,
+            "speed": self._speed,
+            "slowdown": self._slowdown,
+            "proposed_slowdown": self._proposed,
+            "model_time_ns": seen["now_ns"],
+            "device": device,
+            "live": seen["live"],
+            "lateness": lateness,
+            "model_latency": latency,
+            "path": self._costs.as_dict() if self._costs else None,
+            "trim_policy": self._trim.value if self._trim else None,
+            "valid": not problems,
+            "problems": problems,
+        }
+
+    def reset(self) -> None:
+        """Counts from 0 again."""
+        with self._changing:
+            self._baseline = self._device.snapshot()["device"]
+            self._device.reset_counters()
+
+    def speed(self, speed: str, slowdown: int = 0) -> None:
+        """Real or none; a slowdown of 0 keeps the one that there is."""
+        if speed not in ("real", "none"):
+            raise BadParameter(f"speed {speed!r}: real or none")
+        with self._changing:
+            wanted = slowdown or self._slowdown
+            self._device.set_pace(speed, slowdown=wanted)
+            self._note("the speed was changed", unless_new=True)
+            self._speed, self._slowdown = speed, wanted
+
+    def power_cut(self, seed: int = 0) -> dict[str, int]:
+        """Fails what is in flight and loses what only the drive's RAM had, as `seed` says."""
+        self._note("the power was cut")
+        return dict(self._device.power_cut(seed))
+
+    def trim_policy(self, name: str = "") -> str | None:
+        """The policy's name, after changing it if one is given."""
+        if name:
+            if self._trim is None:
+                raise BadParameter(f"{self._spec.profile} is a hard disk: it knows no TRIM")
+            self._device.set_trim_policy(name)
+            self._trim = self._trim.model_copy(update={"value": name})
+            self._note(f"TRIM policy {name}")
+        return self._trim.value if self._trim else None
+
+    def streams(self, ranges: list[tuple[int, int, int]]) -> None:
+        """Writes that begin in [begin, end) bytes carry that stream's number."""
+        profile = self._profile
+        if not isinstance(profile, SsdProfile) or profile.parameters.placement.value != "id":
+            raise BadParameter(
+                f"{self._spec.profile} does not place writes by stream: create the device with "
+                "--override placement=id and as many --override streams=N"
+            )
+        most = profile.parameters.streams.value
+        if any(not 0 <= stream < most for _, _, stream in ranges):
+            raise BadParameter(f"streams: {self._spec.profile} has streams 0 to {most - 1}")
+        self._device.set_streams([(int(b), int(e), int(s)) for b, e, s in ranges])
+
+    def fault(self, op: str, begin_bytes: int = 0, end_bytes: int = 0, times: int = 1) -> None:
+        """Lets the next `times` requests of that kind that touch the range fail."""
+        end = end_bytes or self._visible
+        self._device.add_fault(op, begin_bytes=begin_bytes, end_bytes=end, times=times)
+
+    def clear_faults(self) -> None:
+        """Nothing fails on purpose any more."""
+        self._device.clear_faults()
+
+    def slow_die(self, die: int, factor: float) -> None:
+        """Lets a die take so many times as long for everything; 1: as it was."""
+        self._device.slow_die(die, factor)
+        self._note(f"die {die} was slowed down")
+
+    def honest_flush(self, honest: bool) -> None:
+        """Whether a flush is more than a reply."""
+        self._device.set_honest_flush(honest)
+
+    def record(self, target: str) -> None:
+        """Records every request from now on."""
+        from harness.devices.live.recording import Recording  # noqa: PLC0415 - imports pandas
+
+        if self._recording is not None:
+            raise BadParameter("the device is recorded already")
+        self._recording = Recording(self._device, Path(target), self._spec)
+        self._new_recording = True
+
+    def stop_record(self) -> None:
+        """Ends the record, which is whole from then on."""
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
+
+    def remove(self) -> None:
+        """Ends the device. Raises TargetError while it is mounted."""
+        if mounts := registry.mounts_of(self._loop):
+            raise TargetError(f"{self._loop} is mounted at {mounts[0]}: unmount it first")
+        if holders := list((Path("/sys/block") / self._loop.name / "holders").glob("*")):
+            raise TargetError(f"{self._loop} is held by {holders[0].name}: end that first")
+        self._ending.put("remove")
+
+    def _commands(self) -> dict[str, Any]:
+        names = (
+            "stats reset speed power_cut trim_policy streams fault clear_faults slow_die "
+            "honest_flush record stop_record remove"
+        )
+        return {name: getattr(self, name) for name in names.split()}
+
+    # How it is made.
+
+    def _open_store(self) -> int:
+        if self._spec.store == MEMORY:
+            fd = store.open_memory(self._visible)
+        else:
+            keep = self._spec.state is not None
+            file = Path(self._spec.store)
+            is_new = not file.exists()
+            fd = store.open_file(file, self._visible, keep=keep)
+            if not keep or is_new:
+                self._stack.callback(self._delete_store, file, is_new)
+        self._stack.callback(os.close, fd)
+        return fd
+
+    def _delete_store(self, file: Path, is_new: bool) -> None:
+        """A store without a saved state is of no use to anybody."""
+        if is_new and not (self._spec.state and self._spec.state.exists()):
+            file.unlink(missing_ok=True)
+
+    def _prepare(self) -> None:
+        spec = self._spec
+        if spec.state is not None and spec.state.exists():
+            self._device.restore(store.load_state(spec.state, self._facts(), self._store_fd))
+        elif spec.condition == "full":
+            self._device.precondition(fill_ratio=1.0, overwrites=0.0, seed=spec.seed)
+        elif spec.condition == "steady":
+            self._device.to_steady_state(spec.seed)
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "profile": self._profile.digest(),
+            "size_bytes": self._visible,
+            "seed": self._spec.seed,
+        }
+
+    def _save(self) -> None:
+        """The last thing: nobody can ask for anything any more."""
+        self.stop_record()
+        if self._spec.state is not None:
+            self._device.sync()
+            model = self._device.save(then_record=False)
+            store.save_state(self._spec.state, model, self._facts(), self._store_fd)
+
+    def _configure_queue(self) -> None:
+        """The block layer sees the drive that the profile describes."""
+        where = Path("/sys/block") / self._loop.name / "queue"
+        rotational = isinstance(self._profile, HddProfile)
+        depth = self._profile.parameters.queue_depth.value
+        settings = {
+            "rotational": int(rotational),
+            "max_sectors_kb": _LARGEST_REQUEST_KIB,
+            "discard_max_bytes": 0 if rotational else self._discard_bytes(),
+            "scheduler": "none",
+            "nr_requests": max(min(depth, 128), 4),
+        }
+        for name, value in settings.items():
+            with contextlib.suppress(OSError):  # a kernel that does not let it be set
+                (where / name).write_text(str(value))
+
+    def _discard_bytes(self) -> int:
+        """The most that one command of this drive frees: SATA's ranges are short."""
+        assert isinstance(self._profile, SsdProfile)
+        parameters = self._profile.parameters
+        ranges = parameters.trim_max_ranges.value
+        most = ranges * _SATA_RANGE_SECTORS * 512
+        return min(most // 4096 * 4096, _MAX_DISCARD_BYTES // 4096 * 4096)
+
+    def _calibrate(self) -> None:
+        if self._spec.speed != "real":
+            return
+        self._costs = path.measure(self._device, self._loop, self._visible)
+        path.apply(self._device, self._costs)
+        self._proposed = path.slowdown_for(self._profile, self._costs)
+        if self._spec.slowdown == 0:
+            self._slowdown = self._proposed
+
+    def _note(self, what: str, *, unless_new: bool = False) -> None:
+        if self._recording is None:
+            return
+        if unless_new and self._new_recording:
+            self._new_recording = False
+            return
+        self._recording.note_change(what)
+
+
+@contextlib.contextmanager
+def _loop_over(file: Path) -> Iterator[Path]:
+    command = ["losetup", "--find", "--show", "--direct-io=on", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or "losetup failed"
+        raise TargetError(f"no loop device to be had ({said}): is the loop module there?")
+    loop = Path(done.stdout.strip())
+    try:
+        yield loop
+    finally:
+        _detach(loop, file)
+
+
+def _detach(loop: Path, file: Path) -> None:
+    """Detaches it and waits until that has happened: the file below must be served till then."""
+    subprocess.run(["losetup", "--detach", str(loop)], capture_output=True, check=False)
+    deadline = time.monotonic() + 10
+    while loop in registry.loops_over(file) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def main() -> None:
+    """See the module."""
+    folder, lock_fd, ready_fd = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    for fd in (lock_fd, ready_fd):
+        os.set_inheritable(fd, False)
+    place = Place(folder.name)
+    with os.fdopen(ready_fd, "w") as ready:
+        try:
+            spec = LiveSpec.model_validate_json((folder / "spec.json").read_text())
+            daemon = Daemon(place, spec)
+            about = daemon.open()
+            (folder / "about.json").write_text(json.dumps(about))
+        except HarnessError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            ready.write(json.dumps({"error": str(error)}))
+            sys.exit(2)
+        ready.write(json.dumps(about))
+    daemon.run()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What a live device is to be: written by who creates it, read by the device's own process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.devices.live.store import check_path, free_bytes
+from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile, load_device
+from harness.devices.scaling import scaled_to
+from harness.errors import BadParameter, TargetError
+from harness.units import format_bytes
+
+MEMORY = "memory"
+_BLOCK_BYTES = 4096
+_SPARE_BYTES = 64 << 20
+
+
+class LiveSpec(BaseModel):
+    """A device to be created.
+
+    `profile` is a name in the folder `profiles`, or a path that ends in .yaml; `overrides` replace
+    its parameters. A flash drive of `size_bytes` has its spare area and its map in proportion; a
+    disk of that size is the outer part of the profile's disk. 0: as large as the profile says.
+
+    `store` is where the data lies: a sparse file, or "memory". It must have room for the whole size,
+    unless the device is `thin`. `state` keeps the model's state over a stop, beside a store that is
+    kept, too. `record` receives every request as the model sees it (Parquet).
+
+    `speed` none answers at once and asks no model. With `slowdown` N the model's time runs N times
+    slower than the clock, 0 lets the device choose N for itself. `condition` is what a flash drive
+    has been through before. `honest_flush` off: flushes are acknowledged and forgotten.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    profile: str
+    profiles: Path
+    overrides: dict[str, str] = {}
+    size_bytes: int = Field(0, ge=0)
+    store: str = MEMORY
+    thin: bool = False
+    state: Path | None = None
+    record: Path | None = None
+    speed: Literal["real", "none"] = "real"
+    slowdown: int = Field(1, ge=0, le=1_000_000)
+    condition: Literal["new", "full", "steady"] = "new"
+    seed: int = 0
+    honest_flush: bool = True
+
+    def device_profile(self) -> DeviceProfile:
+        """The profile, of this device's size if it is flash.
+
+        Raises UnknownName, BadProfile, or BadParameter for a size that it cannot have.
+        """
+        profile = load_device(self.profiles, self.profile, self.overrides)
+        if isinstance(profile, SsdProfile) and self.size_bytes:
+            return scaled_to(profile, self.size_bytes)
+        return profile
+
+    def visible_bytes(self, profile: DeviceProfile) -> int:
+        """What the host sees. Raises BadParameter for a size that is no device's."""
+        capacity = profile.parameters.capacity.value
+        size = self.size_bytes or capacity // _BLOCK_BYTES * _BLOCK_BYTES
+        if size % _BLOCK_BYTES:
+            raise BadParameter(
+                f"size {size} B is not a multiple of {format_bytes(_BLOCK_BYTES)}: "
+                f"{size // _BLOCK_BYTES * _BLOCK_BYTES} B would be"
+            )
+        if size > capacity:
+            raise BadParameter(
+                f"{self.profile} holds {format_bytes(capacity)}, {format_bytes(size)} were asked "
+                "for: choose a smaller --size"
+            )
+        return size
+
+    def check(self) -> None:
+        """Raises HarnessError, with what to do, for whatever can be known before starting."""
+        profile = self.device_profile()
+        size = self.visible_bytes(profile)
+        if isinstance(profile, HddProfile) and self.condition != "new":
+            raise BadParameter(f"condition {self.condition}: a hard disk has none, only flash has")
+        if self.state is not None and self.store == MEMORY:
+            raise BadParameter(
+                "state: what lies in memory does not survive: give --store PATH, too"
+            )
+        if self.state is not None and not self.state.parent.is_dir():
+            raise TargetError(f"{self.state}: there is no folder {self.state.parent}")
+        if self.record is not None:
+            if not self.record.parent.is_dir():
+                raise TargetError(f"{self.record}: there is no folder {self.record.parent}")
+            if self.record.exists():
+                raise TargetError(f"{self.record} exists: choose another name for the record")
+        self._check_room(size)
+
+    def _check_room(self, size_bytes: int) -> None:
+        if self.store == MEMORY:
+            free = _available_memory()
+            what, instead = "memory", "--store PATH"
+        else:
+            check_path(Path(self.store), keep=self.state is not None)
+            free = free_bytes(Path(self.store))
+            what, instead = f"the store {self.store}", "another --store"
+        if not self.thin and free < size_bytes + _SPARE_BYTES:
+            raise TargetError(
+                f"{what} has room for {format_bytes(free)}, the device is to hold "
+                f"{format_bytes(size_bytes)}: choose a smaller --size, {instead}, or --thin"
+            )
+
+
+def _available_memory() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

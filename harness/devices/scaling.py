@@ -1,0 +1,71 @@
+"""A smaller drive that behaves like a larger one.
+
+Dies, channels, pages, times and buffers stay, so speed and latency stay. What depends on how full
+the drive is stays in proportion: spare area and SLC cache shrink with it. Blocks become fewer and,
+where there would be too few of them to choose from, shorter, with an erase time in proportion, so
+that erasing costs as much per byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from harness.devices.profiles import SsdProfile
+from harness.errors import BadParameter
+from harness.units import format_bytes
+
+_FEWEST_BLOCKS: Final = 128
+_SHORTEST_BLOCK: Final = 8
+_SECTOR: Final = 512
+
+
+def scaled_to(profile: SsdProfile, capacity_bytes: int) -> SsdProfile:
+    """The profile with that capacity, at most its own.
+
+    Raises BadParameter for more than it has, or for less than its dies can be laid out in.
+    """
+    p = profile.parameters
+    whole = p.capacity.value
+    if capacity_bytes > whole:
+        raise BadParameter(
+            f"the profile's drive holds {format_bytes(whole)}, {format_bytes(capacity_bytes)} were "
+            "asked for: choose a smaller --size"
+        )
+    if capacity_bytes % p.map_unit.value:
+        raise BadParameter(
+            f"size {capacity_bytes} B is not a multiple of the drive's block of "
+            f"{format_bytes(p.map_unit.value)}: "
+            f"{capacity_bytes // p.map_unit.value * p.map_unit.value} B would be"
+        )
+    pages = _pages_per_block(profile, capacity_bytes)
+    slc = p.slc_cache.value * capacity_bytes // whole // _SECTOR * _SECTOR
+    return _with_values(
+        profile,
+        {
+            "capacity": capacity_bytes,
+            "pages_per_block": pages,
+            "erase_block": p.erase_block.value * pages // p.pages_per_block.value,
+            "slc_cache": slc,
+        },
+    )
+
+
+def _pages_per_block(profile: SsdProfile, capacity_bytes: int) -> int:
+    p = profile.parameters
+    dies = p.channels.value * p.dies_per_channel.value
+    physical = capacity_bytes * (1.0 + p.overprovision.value)
+    pages_per_die = int(physical / (dies * p.planes.value * p.page.value))
+    pages = min(p.pages_per_block.value, pages_per_die // _FEWEST_BLOCKS)
+    if pages < _SHORTEST_BLOCK:
+        least = dies * p.planes.value * p.page.value * _FEWEST_BLOCKS * _SHORTEST_BLOCK
+        raise BadParameter(
+            f"{format_bytes(capacity_bytes)} are too few for {dies} dies: choose at least "
+            f"{format_bytes(least)}"
+        )
+    return pages
+
+
+def _with_values(profile: SsdProfile, values: Mapping[str, Any]) -> SsdProfile:
+    changed = profile.parameters.with_values(values)
+    return profile.model_copy(update={"parameters": changed})
