@@ -8,6 +8,7 @@
 
 #include "base/prng.hpp"
 #include "disk/hdd.hpp"
+#include "late_host.hpp"
 
 namespace flashlab::disk {
 namespace {
@@ -430,13 +431,43 @@ TEST(HddRandom, ACallForNothingChangesNothing) {
       punctual.run_until(end);
       for (int call = 0; call < 3; ++call) {
         nervous.run_for((end - nervous.now) / 3);
-        nervous.hdd.wake(nervous.now);
+        if (call == 1) {
+          (void)nervous.hdd.in_doubt(nervous.now);
+        } else {
+          nervous.hdd.wake(nervous.now);
+        }
       }
       nervous.run_until(end);
     }
     punctual.run();
     nervous.run();
     ASSERT_EQ(punctual.answers, nervous.answers) << "seed " << seed;
+    ASSERT_EQ(punctual.now, nervous.now);
+    const Extents doubt = punctual.hdd.in_doubt(punctual.now);
+    ASSERT_EQ(doubt, nervous.hdd.in_doubt(nervous.now)) << "seed " << seed;
+    ASSERT_EQ(doubt, punctual.hdd.power_cut(punctual.now)) << "seed " << seed;
+    expect_same_counters(punctual.hdd.counters(), nervous.hdd.counters());
+  }
+}
+
+TEST(HddRandom, AReplayDoesWhatTheLateHostSaw) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Prng random(seed);
+    HddParameters p = some_parameters(random);
+    if (seed % 5 == 0) p.command_overhead = 0_ns;
+    const auto make = [&](Host& host) { return std::make_unique<Hdd>(p, host); };
+    LateHost late(make, Prng(random.next()));
+    Workload work{Prng(seed), 20'000, seed % 2 == 0 ? 0 : kSectors - 20'000};
+    for (int i = 0; i < 200; ++i) {
+      late.submit(work.next());
+      late.pass(work.gap());
+    }
+    late.drain();
+    host::Driver driver(make);
+    ASSERT_EQ(replay(driver, late), late.times()) << "seed " << seed;
+    expect_same_counters(dynamic_cast<const Hdd&>(late.device()).counters(),
+                         dynamic_cast<const Hdd&>(driver.device()).counters());
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
   }
 }
 
