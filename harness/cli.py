@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from harness import cli_device
 from harness.errors import EXIT_CODE, HarnessError, Interrupted
 
 app = typer.Typer(
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from harness.devices.fitting import Fitted
     from harness.devices.profiles import DeviceProfile
+
+app.add_typer(cli_device.app, name="device")
 
 TierOption = Annotated[str, typer.Option("--tier", help="simulated or hardware")]
 
@@ -201,6 +204,19 @@ def fit(
         _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
     if not fitted.converged:
         raise typer.Exit(1)
+
+
+@app.command()
+def clean(
+    everything: Annotated[
+        bool, typer.Option("--all", help="living devices too, not only what was killed")
+    ] = False,
+) -> None:
+    """Removes what killed runs have left: live devices, their mounts and processes."""
+    from harness.devices import live
+
+    for line in live.clean(everything=everything) or ["nothing was left behind"]:
+        _console().print(line)
 
 
 @app.command()

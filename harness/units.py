@@ -29,6 +29,15 @@ def parse_bytes(text: object) -> int:
     return _parse(text, _BYTES, "size", "4 KiB")
 
 
+def parse_size_option(text: str) -> int:
+    """Bytes of a text as people type it: '8G' is '8 GiB', '4096' is in bytes."""
+    match = re.match(r"^\s*([0-9]+)\s*([kKMGT]?)\s*$", text)
+    if match is None:
+        return parse_bytes(text)
+    number, unit = match.groups()
+    return parse_bytes(f"{number} {unit.upper()}iB" if unit else f"{number} B")
+
+
 def parse_rate(text: object) -> int:
     """Bytes per second of a text such as '125 MB/s'. Raises BadParameter without a unit."""
     return _parse(text, _RATES, "rate", "125 MB/s")

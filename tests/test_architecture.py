@@ -14,12 +14,13 @@ HARNESS = REPOSITORY / "harness"
 CORE = HARNESS / "core"
 
 # Who may import whom. A name stands for the module or package harness.<name> and all below it.
-BASE = {"errors", "units", "paths", "_core"}
+BASE = {"errors", "units", "paths", "programs", "_core"}
 LOWER = BASE | {"workloads", "dbms", "devices", "probes"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
     "paths": {"errors"},
+    "programs": {"errors"},
     "devices": BASE,
     "workloads": BASE,
     "dbms": BASE,
@@ -35,7 +36,9 @@ ARROWS: dict[str, set[str]] = {
     "report": BASE | {"claims", "experiments", "journal", "notebooks", "tiers"},
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
     "bench": LOWER | {"claims", "journal", "runs", "tiers"},
+    "cli_device": BASE | {"devices"},
     "cli": BASE
+    | {"cli_device"}
     | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }
@@ -46,7 +49,8 @@ CORE_ARROWS: dict[str, set[str]] = {
     "host": {"base"},
     "io": {"base", "host"},
     "join": {"base", "io"},
-    "bind": {"base", "disk", "flash", "host", "io", "join"},
+    "live": {"base", "host"},
+    "bind": {"base", "disk", "flash", "host", "io", "join", "live"},
 }
 
 

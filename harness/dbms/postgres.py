@@ -23,6 +23,7 @@ from typing import Any, Final
 import psycopg
 
 from harness.errors import HarnessError, MissingTool, TargetError
+from harness.programs import find_program
 
 _START_LIMIT_S: Final = 60
 _USER: Final = "harness"  # of the database
@@ -96,7 +97,7 @@ def _start(
     arguments = [part for name, value in pairs.items() for part in ("-c", f"{name}={value}")]
     server = [str(binaries / "postgres"), "-D", str(data), *arguments]
     # The kernel stops the server if we are killed before we can.
-    command = [_tool("setpriv"), "--pdeathsig", "QUIT", *_as(account), "--", *server]
+    command = [find_program("setpriv"), "--pdeathsig", "QUIT", *_as(account), "--", *server]
     with log.open("wb") as out:
         return subprocess.Popen(
             command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd="/"
@@ -145,7 +146,7 @@ def _as(account: pwd.struct_passwd | None) -> list[str]:
 
 
 def _call(command: list[str], account: pwd.struct_passwd | None) -> None:
-    whole = [_tool("setpriv"), *_as(account), "--", *command] if account else command
+    whole = [find_program("setpriv"), *_as(account), "--", *command] if account else command
     done = subprocess.run(whole, capture_output=True, text=True, check=False, cwd="/")
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()[-1:]
@@ -172,13 +173,6 @@ def _check_reachable(folder: Path) -> None:
                 f"{above} may not be entered by PostgreSQL's user: choose a folder elsewhere, "
                 "such as /var/tmp"
             )
-
-
-def _tool(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        raise MissingTool(f"{name} is not installed: apt-get install util-linux")
-    return path
 
 
 def _major_version(binaries: Path) -> int:

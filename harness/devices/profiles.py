@@ -423,6 +423,20 @@ def load_host(folder: Path, name: str, overrides: Mapping[str, str] | None = Non
     return _validate(path, HostProfile, data)
 
 
+def match_profile(folder: Path, text: str) -> str:
+    """The profile that `text` names: in full, by a part that only one has ('mx500'), or by a path.
+
+    Raises UnknownName.
+    """
+    names = list_profiles(folder)
+    if text in names or text.endswith(".yaml"):
+        return text
+    matching = [name for name in names if text and text.lower() in name]
+    if len(matching) != 1:
+        raise UnknownName("profile", text, matching or names)
+    return matching[0]
+
+
 def profile_path(folder: Path, name: str) -> Path:
     """Where the profile `name` of a folder lies; a name that ends in .yaml is a path itself."""
     return Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"

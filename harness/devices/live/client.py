@@ -19,6 +19,7 @@ from harness.devices.live.control import ask
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
 from harness.errors import MissingTool, TargetError
+from harness.programs import find_program
 
 _END_LIMIT_S: Final = 60.0
 
@@ -66,7 +67,7 @@ class LiveDevice:
         return str(found) if found is not None else None
 
     def set_streams(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Writes that begin in [begin, end) bytes carry that stream's number; (begin, end, stream)."""
+        """Writes that begin in [begin, end) bytes carry a stream's number: (begin, end, stream)."""
         ask(self.place.socket, "streams", ranges=list(ranges))
 
     def add_fault(
@@ -143,7 +144,7 @@ def created(spec: LiveSpec, name: str = "") -> Iterator[LiveDevice]:
         yield device
     finally:
         for mount in registry.mounts_of(device.path):
-            subprocess.run(["umount", str(mount)], check=False)
+            subprocess.run([find_program("umount"), str(mount)], check=False)
         device.remove()
 
 
@@ -194,7 +195,7 @@ def _start(place: Place, lock: int) -> dict[str, Any]:
     with place.log.open("wb") as log:
         # A child of init's, not ours: it shall survive us, and nobody of us waits for its end.
         subprocess.run(
-            ["setsid", "--fork", *daemon, str(lock), str(say)],
+            [find_program("setsid"), "--fork", *daemon, str(lock), str(say)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

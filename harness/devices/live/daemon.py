@@ -28,6 +28,7 @@ from harness.devices.live.registry import Place
 from harness.devices.live.spec import MEMORY, LiveSpec
 from harness.devices.profiles import HddProfile, SsdProfile, core_parameters
 from harness.errors import BadParameter, HarnessError, TargetError
+from harness.programs import find_program
 
 _THREADS: Final = 2
 _SATA_RANGE_SECTORS: Final = 65_535
@@ -85,6 +86,7 @@ class Daemon:
         server = Server(place.socket, self._commands())
         self._stack.callback(server.shutdown)
         server.start()
+        self.reset()
         return {
             "pid": os.getpid(),
             "device": str(self._loop),
@@ -312,7 +314,8 @@ class Daemon:
 
 @contextlib.contextmanager
 def _loop_over(file: Path) -> Iterator[Path]:
-    command = ["losetup", "--find", "--show", "--direct-io=on", str(file)]
+    losetup = find_program("losetup")
+    command = [losetup, "--find", "--show", "--direct-io=on", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = " ".join(done.stderr.split()) or "losetup failed"
@@ -321,12 +324,12 @@ def _loop_over(file: Path) -> Iterator[Path]:
     try:
         yield loop
     finally:
-        _detach(loop, file)
+        _detach(losetup, loop, file)
 
 
-def _detach(loop: Path, file: Path) -> None:
+def _detach(losetup: str, loop: Path, file: Path) -> None:
     """Detaches it and waits until that has happened: the file below must be served till then."""
-    subprocess.run(["losetup", "--detach", str(loop)], capture_output=True, check=False)
+    subprocess.run([losetup, "--detach", str(loop)], capture_output=True, check=False)
     deadline = time.monotonic() + 10
     while loop in registry.loops_over(file) and time.monotonic() < deadline:
         time.sleep(0.005)

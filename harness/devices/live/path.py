@@ -1,4 +1,4 @@
-"""What the way from an application to a live device costs, and how slow the device must therefore run.
+"""What the way from an application to a live device costs, and how slow it must therefore run.
 
 System call, block layer, loop device, FUSE and two threads of ours lie between an application and
 the model. Their time is measured when the device starts, and taken off the time for which replies

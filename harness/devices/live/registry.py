@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
+from harness.programs import find_program
 
 ROOT: Final = Path("/run/flashlab")
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")
@@ -252,7 +253,8 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _run(*command: str) -> None:
+def _run(program: str, *arguments: str) -> None:
+    command = [find_program(program), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise TargetError(f"{command[0]}: {' '.join(done.stderr.split())}")
+        raise TargetError(f"{program}: {' '.join(done.stderr.split())}")

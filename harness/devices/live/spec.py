@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.devices.live.store import check_path, free_bytes
 from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile, load_device
@@ -25,8 +25,8 @@ class LiveSpec(BaseModel):
     its parameters. A flash drive of `size_bytes` has its spare area and its map in proportion; a
     disk of that size is the outer part of the profile's disk. 0: as large as the profile says.
 
-    `store` is where the data lies: a sparse file, or "memory". It must have room for the whole size,
-    unless the device is `thin`. `state` keeps the model's state over a stop, beside a store that is
+    `store` is where the data lies: a sparse file, or "memory". It must have room for all of it, unless
+    the device is `thin`. `state` keeps the model's state over a stop, beside a store that is
     kept, too. `record` receives every request as the model sees it (Parquet).
 
     `speed` none answers at once and asks no model. With `slowdown` N the model's time runs N times
@@ -49,6 +49,16 @@ class LiveSpec(BaseModel):
     condition: Literal["new", "full", "steady"] = "new"
     seed: int = 0
     honest_flush: bool = True
+
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """A spec of values as a user gave them. Raises BadParameter."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise BadParameter(f"{where} {first['input']!r}: {first['msg']}") from error
 
     def device_profile(self) -> DeviceProfile:
         """The profile, of this device's size if it is flash.

@@ -1,0 +1,242 @@
+"""`harness device ...`: live devices, from the command line."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from harness.errors import BadParameter
+from harness.units import format_bytes, parse_size_option
+
+if TYPE_CHECKING:
+    from harness.devices.live import LiveDevice
+
+app = typer.Typer(no_args_is_help=True, help="Block devices with a drive's personality.")
+
+NameArgument = Annotated[str, typer.Argument(help="as `harness device list` shows it")]
+
+
+@app.command()
+def create(
+    profile: Annotated[str, typer.Option(help="a name, a part of one, or a path: mx500")],
+    size: Annotated[str, typer.Option(help="8G, 512MiB; the profile's if not given")] = "",
+    store: Annotated[str, typer.Option(help="memory, or a file to make")] = "memory",
+    state: Annotated[
+        Path | None, typer.Option(help="keep the drive's state there over a stop")
+    ] = None,
+    record: Annotated[Path | None, typer.Option(help="a Parquet file of all requests")] = None,
+    speed: Annotated[str, typer.Option(help="real, or none: at once")] = "real",
+    slowdown: Annotated[
+        str, typer.Option(help="run so many times slower than the drive, or auto")
+    ] = "1",
+    condition: Annotated[
+        str, typer.Option(help="what a flash drive has been through: new, full, steady")
+    ] = "new",
+    name: Annotated[str, typer.Option(help="what to call it")] = "",
+    override: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a profile's parameter")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of everything random in the drive")] = 0,
+    thin: Annotated[bool, typer.Option("--thin", help="the store may be smaller")] = False,
+    dishonest: Annotated[
+        bool, typer.Option("--dishonest", help="acknowledge flushes and forget them")
+    ] = False,
+) -> None:
+    """Makes a block device that behaves like the profile's drive."""
+    from harness.devices import live
+    from harness.devices.profiles import match_profile
+    from harness.paths import find_project
+
+    folder = find_project().profiles
+    spec = live.LiveSpec.checked(
+        profile=match_profile(folder, profile),
+        profiles=folder,
+        overrides=_pairs(override),
+        size_bytes=parse_size_option(size) if size else 0,
+        store=store,
+        state=state,
+        record=record,
+        speed=speed,
+        slowdown=0 if slowdown == "auto" else slowdown,
+        condition=condition,
+        seed=seed,
+        thin=thin,
+        honest_flush=not dishonest,
+    )
+    device = live.create(spec, name)
+    about = device.place.about()
+    console = _console()
+    console.print(f"{device.path}  {device.name}, {format_bytes(device.size_bytes)}")
+    if about["slowdown"] > 1:
+        console.print(f"its time runs {about['slowdown']} times slower than the clock")
+    if about["proposed_slowdown"] > about["slowdown"]:
+        console.print(
+            f"this machine's path is too slow for this drive: --slowdown "
+            f"{about['proposed_slowdown']} is proposed, or results will be invalid"
+        )
+
+
+@app.command("list")
+def list_() -> None:
+    """Lists live devices, dead ones included."""
+    from harness.devices import live
+    from harness.devices.live import registry
+
+    table = Table("name", "device", "profile", "size", "speed", "slowdown", "valid", box=None)
+    for name in live.list_names():
+        place = registry.existing(name)
+        if not place.is_alive() or not place.about():
+            table.add_row(name, "dead: harness clean", *[""] * 5)
+            continue
+        s = live.find(name).stats()
+        row = (name, s["device_path"], s["profile"], format_bytes(s["size_bytes"]), s["speed"])
+        table.add_row(*row, str(s["slowdown"]), "yes" if s["valid"] else "no")
+    _console().print(table)
+
+
+@app.command()
+def stats(
+    name: NameArgument,
+    watch: Annotated[bool, typer.Option("--watch", help="again every second")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="then count from 0 again")] = False,
+) -> None:
+    """Shows what a device counts, how late its replies were, and whether results are valid."""
+    device = _find(name)
+    if as_json:
+        _console().print_json(data=device.stats())
+    elif watch:
+        from rich.live import Live
+
+        with Live(console=_console(), auto_refresh=False) as screen:
+            while True:
+                screen.update(_stats_table(device.stats()), refresh=True)
+                time.sleep(1.0)
+    else:
+        _console().print(_stats_table(device.stats()))
+    if reset:
+        device.reset()
+
+
+@app.command("trim-policy")
+def trim_policy(
+    name: NameArgument, policy: Annotated[str, typer.Argument(help="none or immediate")] = ""
+) -> None:
+    """Shows or changes how a drive handles TRIM."""
+    _console().print(str(_find(name).trim_policy(policy)))
+
+
+@app.command()
+def streams(
+    name: NameArgument,
+    ranges: Annotated[
+        list[str] | None, typer.Argument(metavar="STREAM:BEGIN-END", help="such as 1:128M-256M")
+    ] = None,
+) -> None:
+    """Gives writes to a range of the device a stream of their own; without ranges: none."""
+    _find(name).set_streams([_range(text) for text in ranges or []])
+
+
+@app.command("power-cut")
+def power_cut(
+    name: NameArgument,
+    seed: Annotated[int, typer.Option(help="which volatile blocks are lost")] = 0,
+) -> None:
+    """Cuts the power: requests in flight fail, volatile writes may be lost; then it is back."""
+    cut = _find(name).power_cut(seed)
+    _console().print(
+        f"{cut['unanswered']} requests failed, {cut['doubtful_sectors']} sectors were in doubt, "
+        f"{cut['changed_sectors']} have earlier content"
+    )
+
+
+@app.command()
+def fault(
+    name: NameArgument,
+    op: Annotated[str, typer.Argument(help="read, write, trim; or clear")],
+    where: Annotated[str, typer.Option(metavar="BEGIN-END", help="everywhere if not given")] = "",
+    times: Annotated[int, typer.Option(help="so many requests fail")] = 1,
+) -> None:
+    """Lets requests fail on purpose, or lets none fail any more."""
+    device = _find(name)
+    if op == "clear":
+        device.clear_faults()
+        return
+    begin, end = _interval(where) if where else (0, 0)
+    device.add_fault(op, begin_bytes=begin, end_bytes=end, times=times)
+
+
+@app.command("slow-die")
+def slow_die(name: NameArgument, die: int, factor: float) -> None:
+    """Lets one die of a flash drive take FACTOR times as long; 1: as it was."""
+    _find(name).slow_die(die, factor)
+
+
+@app.command()
+def speed(
+    name: NameArgument,
+    pace: Annotated[str, typer.Argument(help="real or none")],
+    slowdown: Annotated[int, typer.Option(help="0: as it is")] = 0,
+) -> None:
+    """Lets a device keep its drive's times, or answer at once."""
+    _find(name).set_speed(pace, slowdown)
+
+
+@app.command()
+def remove(name: NameArgument) -> None:
+    """Ends a device, saving its state if it was given a place for it."""
+    _find(name).remove()
+
+
+def _find(name: str) -> LiveDevice:
+    from harness.devices import live
+
+    return live.find(name)
+
+
+def _stats_table(s: dict[str, Any]) -> Table:
+    title = (
+        f"{s['name']}: {s['profile']}, {format_bytes(s['size_bytes'])} at {s['device_path']}, "
+        f"speed {s['speed']}, slowdown {s['slowdown']}"
+    )
+    table = Table("counter", "value", title=title, box=None)
+    for kind in ("device", "live"):
+        for counter, value in s[kind].items():
+            if value:
+                table.add_row(counter, f"{value:,}")
+    for what in ("model_latency", "lateness"):
+        found = {k.removesuffix("_ns"): v / 1e3 for k, v in s[what].items() if k.endswith("_ns")}
+        table.add_row(f"{what}, us", "  ".join(f"{k} {v:,.1f}" for k, v in found.items()))
+    table.add_row("valid", "yes" if s["valid"] else "[red]no[/]: " + "; ".join(s["problems"]))
+    return table
+
+
+def _range(text: str) -> tuple[int, int, int]:
+    stream, _, interval = text.partition(":")
+    if not stream.isdigit():
+        raise BadParameter(f"range {text!r}: write it as STREAM:BEGIN-END, such as 1:128M-256M")
+    return (*_interval(interval), int(stream))
+
+
+def _interval(text: str) -> tuple[int, int]:
+    begin, separator, end = text.partition("-")
+    if not separator:
+        raise BadParameter(f"range {text!r}: write it as BEGIN-END, such as 128M-256M")
+    return parse_size_option(begin), parse_size_option(end)
+
+
+def _pairs(texts: list[str] | None) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts or []]
+    for name, separator, value in pairs:
+        if not (name and separator and value):
+            raise BadParameter(f"--override {name}{separator}{value}: write it as NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _console() -> Console:
+    return Console()
