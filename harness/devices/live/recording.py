@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from harness import _core
 from harness.devices.live.spec import LiveSpec
-from harness.devices.model import Device
+from harness.devices.model import Device, Run
 from harness.errors import TraceError
 
 _SPEC: Final = b"flashlab.spec"
-_EXACT: Final = b"flashlab.changed"
+_CHANGED: Final = b"flashlab.changed"
 _PERIOD_S: Final = 0.05
 SCHEMA: Final = pa.schema(
     [
@@ -63,7 +63,7 @@ class Recording:
         if lost:
             self._changed.append(f"{lost} requests were not recorded")
         self._writer.add_key_value_metadata(
-            {_SPEC: self._spec.model_dump_json().encode(), _EXACT: "; ".join(self._changed)}
+            {_SPEC: self._spec.model_dump_json().encode(), _CHANGED: "; ".join(self._changed)}
         )
         self._writer.close()
         self._part.rename(self._path)
@@ -93,31 +93,51 @@ class _Chunk:
     fua: Any
 
 
+@dataclass(frozen=True)
+class Replay:
+    """A device after a replay, and what the replay did to it."""
+
+    device: Device
+    run: Run
+
+
 def initial_path(path: Path) -> Path:
     """Where the model's state at the start of a record lies."""
     return path.with_name(path.name + ".initial")
 
 
-def replay(path: Path) -> Device:
-    """The device after the recorded requests, in virtual time, from the state that it began with.
+def replay(
+    path: Path, *, queue_depth: int = 0, until_ns: int | None = None, rows: bool = False
+) -> Replay:
+    """The recorded requests on the model in virtual time, from the state that it began with.
 
-    Its counters minus those of the state are the live device's, to the last one. Raises TraceError
-    for a record that is damaged, or that something else than requests has influenced.
+    With `queue_depth` 0 each request arrives when it did, and the device counts exactly what the
+    live one did up to the model's time `until_ns`; otherwise so many are kept outstanding, as under
+    a host that takes no time. Raises TraceError for a record that is damaged, or that something
+    else than requests has influenced.
     """
     try:
         file = pq.ParquetFile(path)
-        metadata = file.schema_arrow.metadata or {}
+        metadata = file.metadata.metadata or {}
         spec = LiveSpec.model_validate_json(metadata[_SPEC])
+        changed = metadata[_CHANGED].decode()
     except (OSError, KeyError, ValueError, pa.ArrowInvalid) as error:
         raise TraceError(str(path), 0, f"is no record of a live device: {error}") from error
-    if changed := metadata[_EXACT].decode():
+    if changed:
         raise TraceError(str(path), 0, f"cannot be replayed exactly: {changed}")
     device = Device(spec.device_profile(), seed=spec.seed)
     device.restore(initial_path(path).read_bytes())
-    device.replay(_chunk(batch) for batch in file.iter_batches())
-    return device
+    begin_ns = device.now_ns
+    run = device.replay(
+        (_chunk(batch, begin_ns) for batch in file.iter_batches()),
+        queue_depth=queue_depth,
+        until_ns=None if until_ns is None else until_ns - begin_ns,
+        rows=rows,
+    )
+    return Replay(device, run)
 
 
-def _chunk(batch: pa.RecordBatch) -> _Chunk:
+def _chunk(batch: pa.RecordBatch, begin_ns: int) -> _Chunk:
     columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in SCHEMA.names}
+    columns["time_ns"] = columns["time_ns"] - begin_ns
     return _Chunk(**columns)

@@ -1,0 +1,85 @@
+"""fio jobs: run one, read its JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import DeviceError
+from harness.programs import find_program
+
+_OPS: Final = ("read", "write", "trim")
+_LAST_WORDS: Final = 300
+
+
+@dataclass(frozen=True)
+class FioOp:
+    """What one operation did; latencies from submission to completion."""
+
+    ios: int
+    bytes: int
+    iops: float
+    bytes_per_s: float
+    latency_mean_ns: float
+    latency_p50_ns: float
+    latency_p99_ns: float
+    latency_max_ns: float
+
+
+@dataclass(frozen=True)
+class FioRun:
+    """What a job did."""
+
+    ops: Mapping[str, FioOp]
+    elapsed_s: float
+    errors: int
+
+    @property
+    def busiest(self) -> FioOp:
+        """The operation with most I/Os."""
+        return max(self.ops.values(), key=lambda op: op.ios)
+
+
+def run(filename: Path, options: Mapping[str, str | int], *, allow_errors: bool = False) -> FioRun:
+    """Runs one job on a file or device with fio's own options (names without dashes).
+
+    Raises MissingTool without fio, DeviceError with its last words if it fails.
+    """
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    command = [find_program("fio"), "--name=job", f"--filename={filename}", *arguments]
+    done = subprocess.run(
+        [*command, "--output-format=json"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0 and not allow_errors:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise DeviceError(f"fio failed on {filename}: {said[-_LAST_WORDS:]}")
+    return _parse(done.stdout)
+
+
+def _parse(text: str) -> FioRun:
+    begin = text.find("{")  # after warnings
+    try:
+        jobs = json.loads(text[begin:])["jobs"]
+    except (ValueError, KeyError) as error:
+        raise DeviceError(f"fio said nothing that can be read: {text[:_LAST_WORDS]}") from error
+    [job] = jobs
+    ops = {name: _op(job[name]) for name in _OPS if job[name]["total_ios"]}
+    return FioRun(ops, float(job["job_runtime"]) / 1e3, int(job["error"]))
+
+
+def _op(raw: Mapping[str, Any]) -> FioOp:
+    percentiles = raw["clat_ns"].get("percentile", {})
+    return FioOp(
+        ios=int(raw["total_ios"]),
+        bytes=int(raw["io_bytes"]),
+        iops=float(raw["iops"]),
+        bytes_per_s=float(raw["bw_bytes"]),
+        latency_mean_ns=float(raw["lat_ns"]["mean"]),
+        latency_p50_ns=float(percentiles.get("50.000000", 0.0)),
+        latency_p99_ns=float(percentiles.get("99.000000", 0.0)),
+        latency_max_ns=float(raw["lat_ns"]["max"]),
+    )
