@@ -14,13 +14,20 @@ HARNESS = REPOSITORY / "harness"
 CORE = HARNESS / "core"
 
 # Who may import whom. A name stands for the module or package harness.<name> and all below it.
-BASE = {"errors", "units", "paths", "programs", "_core"}
+SYSTEM = {"processes", "locks", "mounts", "leases"}
+BASE = {"errors", "units", "paths", "programs", "_core"} | SYSTEM
 LOWER = BASE | {"workloads", "dbms", "devices", "probes"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
     "paths": {"errors"},
     "programs": {"errors"},
+    "processes": {"errors"},
+    "locks": {"processes"},
+    "mounts": {"errors", "processes", "programs"},
+    "launch": set(),
+    "leases": {"errors", "launch", "locks", "mounts", "processes"},
+    "cleaning": BASE | {"devices"},
     "devices": BASE,
     "workloads": BASE,
     "dbms": BASE,
@@ -38,7 +45,7 @@ ARROWS: dict[str, set[str]] = {
     "bench": LOWER | {"claims", "journal", "runs", "tiers"},
     "cli_device": BASE | {"devices"},
     "cli": BASE
-    | {"cli_device"}
+    | {"cleaning", "cli_device"}
     | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }
