@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -129,12 +130,8 @@ def stats(
     if as_json:
         _console().print_json(data=device.stats())
     elif watch:
-        from rich.live import Live
-
-        with Live(console=_console(), auto_refresh=False) as screen:
-            while True:
-                screen.update(_stats_table(device.stats()), refresh=True)
-                time.sleep(1.0)
+        with contextlib.suppress(KeyboardInterrupt):  # which is how it is ended
+            _watch(device)
     else:
         _console().print(_stats_table(device.stats()))
     if reset:
@@ -232,6 +229,21 @@ def _find(name: str) -> LiveDevice:
     from harness.devices import live
 
     return live.find(name)
+
+
+def _watch(device: LiveDevice) -> None:
+    """The table again every second: in its place on a terminal, one after the other elsewhere."""
+    from rich.live import Live
+
+    console = _console()
+    with Live(console=console, auto_refresh=False) as screen:
+        while True:
+            table = _stats_table(device.stats())
+            if console.is_terminal:
+                screen.update(table, refresh=True)
+            else:
+                console.print(table)
+            time.sleep(1.0)
 
 
 def _stats_table(s: dict[str, Any]) -> Table:

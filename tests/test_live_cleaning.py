@@ -18,6 +18,7 @@ from conftest import REPOSITORY, loop_device, mounted, need
 from live_world import (
     HARNESS,
     KEPT,
+    PREFIX,
     PROFILES,
     changes,
     eventually,
@@ -94,7 +95,7 @@ with leases.open_lease() as lease, live.created(spec, name) as device:
 
 @contextmanager
 def run_of(name: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    point = folder / "mounted"
+    point = folder / f"{PREFIX}mounted"
     point.mkdir(parents=True)
     arguments = (name, str(point), str(PROFILES), str(folder))
     with (
@@ -129,7 +130,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], No
 
     Gives a check that all of them are as they were.
     """
-    folder = tmp_path_factory.mktemp("others")
+    folder = tmp_path_factory.mktemp(f"{PREFIX}others")
     (folder / "fuse").touch()
     lookalike = folder / "flashlab-pg-0123456789abcdef"
     lookalike.mkdir()
@@ -212,7 +213,7 @@ def check_gone(name: str, folder: Path, before: dict[str, set[str]]) -> None:
     # A program that the run had started may keep the loop device open for a moment.
     eventually(lambda: tables()["loops"] == before["loops"])
     assert changes(before) == []
-    allowed = {"mounted", "errors", "store", "record", "record.initial"}
+    allowed = {f"{PREFIX}mounted", "errors", "store", "record", "record.initial"}
     assert {path.name for path in folder.iterdir()} <= allowed
     if not (folder / "record").exists():
         assert not (folder / "record.initial").exists()
@@ -251,7 +252,7 @@ def test_servers_and_folders_of_a_killed_run(tmp_path: Path, others: Callable[[]
 def test_a_busy_file_system_is_unmounted_lazily_and_says_so(tmp_path: Path) -> None:
     before = tables()
     device = made(new_name())
-    point = tmp_path / "mounted"
+    point = tmp_path / f"{PREFIX}mounted"
     with_file_system(device, point)
     path = device.path
     with process("sleep", "600", cwd=point) as user:
@@ -271,7 +272,7 @@ def test_a_busy_file_system_is_unmounted_lazily_and_says_so(tmp_path: Path) -> N
 def test_a_mount_that_another_covers_is_left_alone(tmp_path: Path) -> None:
     before = tables()
     device = made(new_name())
-    point = tmp_path / "mounted"
+    point = tmp_path / f"{PREFIX}mounted"
     with_file_system(device, point)
     subprocess.run(["mount", "-t", "tmpfs", "cover", str(point)], check=True)
     try:

@@ -50,7 +50,7 @@ class Daemon:
         self._recording: Any = None
         self._new_recording = False
         self._baseline: dict[str, int] = {}
-        self._record_path = Path()
+        self._record_path: Path | None = None
         self._is_made = False
         self._in_use = False
 
@@ -217,6 +217,7 @@ class Daemon:
         if self._recording is not None:
             self._recording.close()
             self._recording = None
+            assert self._record_path is not None
             self._place.forget_unfinished(*_record_files(self._record_path))
 
     def remove(self) -> None:
@@ -281,8 +282,8 @@ class Daemon:
     def _save(self) -> None:
         """The last thing: nobody can ask for anything any more."""
         self.stop_record()
-        if not self._is_made and self._spec.record is not None:
-            for file in (self._spec.record, *_record_files(self._spec.record)):
+        if not self._is_made and self._record_path is not None:
+            for file in (self._record_path, *_record_files(self._record_path)):
                 file.unlink(missing_ok=True)
         if self._spec.state is None or not self._is_made:
             return

@@ -1,0 +1,491 @@
+"""Live devices: what cannot be made leaves nothing, what is stopped comes back, commands work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY
+from live_world import (
+    HARNESS,
+    KEPT,
+    PROFILES,
+    changes,
+    eventually,
+    harness,
+    new_name,
+    processes_of,
+    remove_all,
+    small,
+    tables,
+)
+
+from harness import _core
+from harness.devices import live
+from harness.devices.live import store
+from harness.devices.live.spec import LiveSpec
+from harness.devices.model import Device
+from harness.errors import BadParameter, HarnessError, TargetError
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.root,
+    pytest.mark.skipif(not _core.LiveDevice.has_fuse(), reason="the core was built without FUSE"),
+]
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+CREATE = ("device", "create")
+MX500 = (*CREATE, "--profile", "mx500", "--size", "256M", "--speed", "none")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = tables()
+    yield
+    remove_all()
+    assert changes(before) == []
+
+
+@contextmanager
+def tmpfs(point: Path, size: str, *options: str) -> Iterator[Path]:
+    point.mkdir(exist_ok=True)
+    how = ",".join((f"size={size}", *options))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", how, "test", str(point)], check=True)
+    try:
+        yield point
+    finally:
+        subprocess.run(["umount", str(point)], check=True)
+
+
+# What cannot be made: one line, exit code 2, and nothing half created.
+
+
+def check_refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    for text in said:
+        assert text in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--profile", "mx50x"), "unknown profile 'mx50x'|did you mean crucial_mx500_250gb?"),
+        (("--profile", "seagate_25gb"), "did you mean seagate_250gb?"),
+        (("--profile", "/nowhere/x.yaml"), "unknown profile '/nowhere/x.yaml'"),
+        (("--profile", "mx500", "--size", "256000001"), "not a multiple of|B would be"),
+        (("--profile", "seagate", "--size", "10000"), "not a multiple of|8192 B would be"),
+        (("--profile", "mx500", "--size", "900G"), "choose a smaller --size"),
+        (("--profile", "mx500", "--size", "big"), "'big' is not a size"),
+        (
+            ("--profile", "mx500", "--override", "colour=red"),
+            "unknown parameter of profile crucial_mx500_250gb 'colour'",
+        ),
+        (("--profile", "mx500", "--override", "dies"), "write it as NAME=VALUE"),
+        (("--profile", "mx500", "--speed", "fast"), "speed 'fast'"),
+        (("--profile", "mx500", "--slowdown", "-1"), "slowdown"),
+        (("--profile", "mx500", "--condition", "used"), "condition 'used'"),
+        (("--profile", "seagate", "--condition", "steady"), "a hard disk has none"),
+        ((*MX500[2:], "--name", "A B"), "lower-case letters"),
+        ((*MX500[2:], "--name", KEPT), f"there is a device called {KEPT}|device remove {KEPT}"),
+        ((*MX500[2:], "--state", "/tmp/x"), "give --store PATH, too"),
+        ((*MX500[2:], "--store", "/no/folder/x"), "there is no folder /no/folder"),
+        ((*MX500[2:], "--store", "/tmp"), "/tmp is a folder"),
+        ((*MX500[2:], "--store", "/proc/x"), "/proc"),
+        ((*MX500[2:], "--record", "/no/folder/x"), "there is no folder /no/folder"),
+        ((*MX500[2:], "--record", "/tmp"), "/tmp is a folder"),
+    ],
+)
+def test_what_was_asked_for_cannot_be(
+    harness_here: Command, kept: live.LiveDevice, arguments: tuple[str, ...], said: str
+) -> None:
+    before = tables()
+    check_refused(harness_here(*CREATE, *arguments), *said.split("|"))
+    assert changes(before) == []
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[live.LiveDevice]:
+    """A device that is there all the time."""
+    with live.created(small(), KEPT) as device:
+        yield device
+
+
+def test_a_name_that_is_not_known(harness_here: Command, kept: live.LiveDevice) -> None:
+    for command in ("stats", "remove", "power-cut", "streams"):
+        refused = harness_here("device", command, "nonesuch")
+        check_refused(refused, "unknown live device 'nonesuch'; known: ", KEPT)
+
+
+def test_too_little_memory(harness_here: Command) -> None:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available_kib = next(int(ln.split()[1]) for ln in lines if ln.startswith("MemAvailable"))
+    size = f"{(available_kib >> 20) + 10}G"
+    refused = harness_here(*CREATE, "--profile", "hitachi", "--size", size)
+    check_refused(refused, "memory has room for", "--store PATH, or --thin")
+
+
+def test_stores_that_cannot_be(harness_here: Command, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"somebody's" * 10_000)
+    (tmp_path / "link").symlink_to(foreign)
+    path = str(foreign)
+    check_refused(harness_here(*MX500, "--store", path), "exists")
+    state = ("--state", str(tmp_path / "state"))
+    check_refused(harness_here(*MX500, "--store", path, *state), "not made by this program")
+    check_refused(harness_here(*MX500, "--store", str(tmp_path / "link"), *state), "plain file")
+    both = str(tmp_path / "both")
+    check_refused(harness_here(*MX500, "--store", both, "--state", both), "two files")
+    check_refused(harness_here(*MX500, "--record", path), "exists")
+    with tmpfs(tmp_path / "small", "32M") as folder:
+        check_refused(
+            harness_here(*MX500, "--store", str(folder / "store")), "has room for 32 MiB", "--thin"
+        )
+        assert list(folder.iterdir()) == []
+    with tmpfs(tmp_path / "fixed", "1G", "ro") as folder:
+        check_refused(harness_here(*MX500, "--store", str(folder / "store")), "is not writable")
+    assert foreign.read_bytes() == b"somebody's" * 10_000
+    assert {p.name for p in tmp_path.iterdir()} >= {"foreign", "link"}
+    assert not (tmp_path / "both").exists()
+
+
+def test_a_record_that_fails_late_leaves_nothing(tmp_path: Path) -> None:
+    """The device's own process finds out, when all else is made."""
+    (tmp_path / "record.part").touch()
+    spec = small(store=str(tmp_path / "store"), record=tmp_path / "record")
+    with pytest.raises(TargetError, match=r"record\.part exists"):
+        live.create(spec, new_name())
+    assert [path.name for path in tmp_path.iterdir()] == ["record.part"]
+
+
+def test_without_root(tmp_path: Path) -> None:
+    """As nobody, with everything imported before root is given up."""
+    program = (
+        "import os, sys; from harness import cli, cleaning, paths\n"
+        "from harness.devices import live, profiles\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "sys.argv[0] = 'harness'; cli.main()\n"
+    )
+    refused = subprocess.run(
+        [sys.executable, "-c", program, *MX500],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    check_refused(refused, "live devices need root")
+
+
+# A system that lacks something: a private /dev or /run, seen by this command and its device only.
+ELSEWHERE = """
+import subprocess, sys
+from pathlib import Path
+place, lacking = Path(sys.argv[1]), sys.argv[2]
+def call(*command): subprocess.run(command, check=True)
+if lacking == "/run":
+    call("mount", "-t", "tmpfs", "-o", "ro", "test", "/run")
+else:
+    call("mount", "-t", "tmpfs", "test", str(place))
+    nodes = {"null": (1, 3), "urandom": (1, 9), "fuse": (10, 229), "loop-control": (10, 237)}
+    for name, (major, minor) in nodes.items():
+        if name != lacking:
+            call("mknod", "-m", "666", str(place / name), "c", str(major), str(minor))
+    call("mount", "--move", str(place), "/dev")
+from harness import cli
+sys.argv[:] = ["harness", *sys.argv[3:]]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ("fuse", "there is no /dev/fuse"),
+        ("loop-control", "there is no /dev/loop-control"),
+        ("loop", "no loop device is left (/dev/loop"),
+        ("/run", "/run/flashlab: Read-only file system: live devices need a writable /run"),
+    ],
+)
+def test_a_system_that_lacks_something(lacking: str, said: str, tmp_path: Path) -> None:
+    before = tables()
+    place = tmp_path / "dev"
+    place.mkdir()
+    store_path = tmp_path / "store"
+    refused = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", ELSEWHERE,
+         str(place), lacking, *MX500, "--name", new_name(), "--store", str(store_path)],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    check_refused(refused, said)
+    assert changes(before) == []
+    assert not store_path.exists()
+
+
+# State.
+
+
+def write_randomly(device: live.LiveDevice, count: int, seed: int) -> None:
+    """4 KiB writes at random places, each of them to the drive itself."""
+    chance = random.Random(seed)
+    block = mmap.mmap(-1, 4096)
+    fd = os.open(device.path, os.O_RDWR | os.O_DIRECT)
+    try:
+        for _ in range(count):
+            block[:] = chance.randbytes(16) * 256
+            os.pwrite(fd, block, chance.randrange(device.size_bytes // 4096) * 4096)
+    finally:
+        os.close(fd)
+
+
+def checksum(device: live.LiveDevice) -> str:
+    with device.path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def model_in(state: Path, spec: LiveSpec) -> Device:
+    """The model that a state holds."""
+    device = Device(spec.device_profile(), seed=spec.seed)
+    device.restore(state.read_bytes().partition(b"\n")[2])
+    return device
+
+
+@pytest.fixture
+def stateful(tmp_path: Path) -> Callable[..., LiveSpec]:
+    def spec(**values: Any) -> LiveSpec:
+        chosen = {"size_bytes": 1 << 30, "speed": "real"} | values
+        return small(store=str(tmp_path / "store"), state=tmp_path / "state", **chosen)
+
+    return spec
+
+
+DRIVES: dict[str, dict[str, Any]] = {
+    "flash that collects": {"condition": "steady"},
+    "disk with a dirty cache": {"profile": "seagate_250gb", "size_bytes": 64 << 20},
+}
+
+
+@pytest.mark.parametrize("drive", list(DRIVES))
+def test_data_and_model_survive_a_stop(
+    drive: str, stateful: Callable[..., LiveSpec], tmp_path: Path
+) -> None:
+    spec = stateful(**DRIVES[drive])
+    with live.created(spec, new_name()) as device:
+        write_randomly(device, 3000 if "flash" in drive else 300, seed=1)
+        counted = device.stats()["device"]
+        device.set_speed("none")  # reading it all shall not take a disk's time
+        content = checksum(device)
+    saved = (tmp_path / "state").read_bytes()
+    model = model_in(tmp_path / "state", spec)
+    if "flash" in drive:
+        assert counted["nand_copied_bytes"] > 0
+        assert model.waf > 1.0
+    else:
+        assert len(model.in_doubt()) > 0
+
+    # At speed none the model is not asked: what comes back is what was saved, to the last bit.
+    with live.created(stateful(**{**DRIVES[drive], "speed": "none"}), new_name()) as device:
+        assert checksum(device) == content
+    assert (tmp_path / "state").read_bytes().partition(b"\n")[2] == saved.partition(b"\n")[2]
+
+    with live.created(spec, new_name()):
+        pass
+    later = model_in(tmp_path / "state", spec)
+    assert later.counters["write_bytes"] == model.counters["write_bytes"]
+    if "flash" in drive:
+        assert later.waf == model.waf
+        assert np.array_equal(later.mapping(), model.mapping())
+        assert np.array_equal(later.block_erases(), model.block_erases())
+
+
+def killed(spec: LiveSpec) -> None:
+    """A device of this kind that wrote something and was killed."""
+    device = live.create(spec, new_name())
+    write_randomly(device, 10, seed=2)
+    for pid in processes_of(device.name):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not device.place.is_alive())
+    remove_all()
+
+
+def test_a_state_that_does_not_fit_is_refused(
+    stateful: Callable[..., LiveSpec], tmp_path: Path
+) -> None:
+    spec = stateful(speed="none", size_bytes=512 << 20)
+    path = tmp_path / "state"
+    with live.created(spec, new_name()):
+        pass
+    whole = path.read_bytes()
+
+    def refused(spec: LiveSpec, said: str) -> None:
+        with pytest.raises(TargetError, match=said):
+            live.create(spec, new_name())
+        assert Path(spec.store).exists()
+
+    refused(stateful(speed="none", size_bytes=1 << 30), "store of a device of 512 MiB")
+    other = stateful(speed="none", size_bytes=512 << 20, profile="samsung_840pro_256gb")
+    refused(other, "another profile")
+    refused(stateful(speed="none", size_bytes=512 << 20, seed=1), "another seed")
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    refused(spec, "is damaged")
+    path.write_bytes(b"something else")
+    refused(spec, "is not a saved state")
+    path.write_bytes(whole)
+    with live.created(spec, new_name()):  # none of these attempts has cost the state
+        pass
+    killed(spec)
+    refused(spec, "was not stopped cleanly. The data is whole")
+    path.unlink()
+    with live.created(spec, new_name()):
+        pass
+    Path(spec.store).unlink()
+    with pytest.raises(TargetError, match="but not its data"):
+        live.create(spec, new_name())
+
+
+def test_a_store_that_was_named_stays(tmp_path: Path) -> None:
+    """Without a state as well, and after a kill: it is the user's data."""
+    path = tmp_path / "store"
+    spec = small(store=str(path))
+    with live.created(spec, new_name()) as device:
+        write_randomly(device, 100, seed=3)
+        content = checksum(device)
+    assert path.exists()
+    with pytest.raises(TargetError, match="continue it by giving --state"):
+        live.create(spec, new_name())
+    with live.created(small(store=str(path), state=tmp_path / "state"), new_name()) as device:
+        assert checksum(device) == content
+        with pytest.raises(TargetError, match="store of another live device"):
+            live.create(small(store=str(path), state=tmp_path / "state2"), new_name())
+    path.unlink()
+    (tmp_path / "state").unlink()
+    killed(spec)
+    assert path.exists()
+
+
+def test_a_state_that_cannot_be_saved_is_told(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "small", "64k") as folder:
+        spec = small(store=str(tmp_path / "store"), state=folder / "state")
+        device = live.create(spec, new_name())
+        with pytest.raises(TargetError, match=r"did not end well \(the state was not saved"):
+            device.remove()
+        assert list(folder.iterdir()) == []
+
+
+# The command line.
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    name, path = new_name(), tmp_path / "store"
+    placed = ("--override", "placement=id", "--override", "streams=4")
+    made = ("--profile", "mx500", "--size", "1G", "--name", name, "--store", str(path), *placed)
+
+    def run(*arguments: str) -> str:
+        done = harness("device", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    device, said = run(*CREATE[1:], *made).split("  ", 1)
+    assert said.startswith(f"{name}, 1 GiB\n")
+    assert Path(device).is_block_device()
+    table = run("list")
+    assert max(map(len, table.splitlines())) <= 80
+    [row] = [line for line in table.splitlines() if name in line]
+    assert row.split() == [name, device, "crucial_mx500_250gb", "1", "GiB", "real", "yes"]
+    subprocess.run(["dd", "if=/dev/urandom", f"of={device}", "bs=64k", "count=16", "oflag=direct"],
+                   check=True, capture_output=True)  # fmt: skip
+    assert "write_bytes" in run("stats", name)
+    counted = json.loads(run("stats", name, "--json"))
+    assert counted["device"]["write_bytes"] == 16 << 16
+    run("stats", name, "--reset")
+    assert json.loads(run("stats", name, "--json"))["device"]["write_bytes"] == 0
+    assert run("trim-policy", name) == "immediate\n"
+    assert run("trim-policy", name, "none") == "none\n"
+    run("streams", name, "1:0-64M", "2:64M-128M")
+    assert "requests failed" in run("power-cut", name, "--seed", "7")
+    run("fault", name, "read", "--where", "0-64K", "--times", "1")
+    read = ["dd", f"if={device}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct"]
+    assert subprocess.run(read, capture_output=True, check=False).returncode != 0
+    assert subprocess.run(read, capture_output=True, check=False).returncode == 0
+    run("fault", name, "read")
+    run("fault", name, "clear")
+    assert subprocess.run(read, capture_output=True, check=False).returncode == 0
+    run("slow-die", name, "0", "5")
+    run("speed", name, "none")
+    assert "none" in run("list")
+    assert run("remove", name) == f"its data stays in {path}\n"
+    assert not any(name in line for line in run("list").splitlines())
+
+
+def test_watching_ends_with_ctrl_c() -> None:
+    device = live.create(small(), new_name())
+    with subprocess.Popen(
+        [HARNESS, "device", "stats", device.name, "--watch"],
+        cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as watch:  # fmt: skip
+        try:
+            assert watch.stdout is not None
+            assert device.name in watch.stdout.readline()
+            watch.send_signal(signal.SIGINT)
+            _, errors = watch.communicate(timeout=30)
+        finally:
+            watch.kill()
+    assert (watch.returncode, errors) == (0, "")
+    assert device.stats()["valid"]
+
+
+def test_commands_that_make_no_sense(harness_here: Command, kept: live.LiveDevice) -> None:
+    for arguments, said in (
+        (("streams", KEPT, "1:0-64M"), "does not place writes by stream"),
+        (("streams", KEPT, "0-64M"), "write it as STREAM:BEGIN-END"),
+        (("fault", KEPT, "flush"), "flush"),
+        (("fault", KEPT, "melt"), "unknown operation 'melt'"),
+        (("fault", KEPT, "read", "--where", "64M"), "write it as BEGIN-END"),
+        (("trim-policy", KEPT, "lazy"), "unknown"),
+        (("slow-die", KEPT, "100000", "2"), "die"),
+        (("speed", KEPT, "fast"), "real or none"),
+    ):
+        check_refused(harness_here("device", *arguments), said)
+
+
+def test_ctrl_c_while_a_device_is_made_leaves_nothing() -> None:
+    before = tables()
+    name = new_name()
+    create = [HARNESS, *CREATE, "--profile", "mx500", "--size", "1G", "--name", name]
+    with subprocess.Popen(create, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as client:
+        eventually(lambda: bool(processes_of(name)))
+        time.sleep(0.3)  # somewhere in the middle
+        client.send_signal(signal.SIGINT)
+        _, errors = client.communicate(timeout=60)
+    assert client.returncode != 0
+    assert "Traceback" not in errors
+    assert changes(before) == []
+
+
+def test_a_label_says_what_a_store_is(tmp_path: Path) -> None:
+    fd = store.open_file(tmp_path / "store", 1 << 20, keep=False)
+    try:
+        store.save_state(tmp_path / "state", b"model", {"seed": 1}, fd)
+        assert store.load_state(tmp_path / "state", {"seed": 1}, fd) == b"model"
+        store.write_label(fd, "")
+        with pytest.raises(TargetError, match="not stopped cleanly"):
+            store.load_state(tmp_path / "state", {"seed": 1}, fd)
+    finally:
+        os.close(fd)
+
+
+def test_specs_say_what_is_wrong() -> None:
+    with pytest.raises(BadParameter, match="slowdown"):
+        small(slowdown=-1)
+    with pytest.raises(HarnessError, match="did you mean"):
+        LiveSpec.checked(profile="crucial_mx500_250g", profiles=PROFILES).check()
