@@ -66,6 +66,8 @@ bench: env ## measures the project's figures into build/bench.json; ONLY=<group>
 
 clean: ## removes what was built and what a killed run left behind
 	@rm -rf build data/journal .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@if [[ $$EUID -eq 0 && -x $(BIN)/harness ]]; then $(BIN)/harness clean; \
+	elif [[ -d /run/flashlab ]]; then echo "live devices: as root, 'harness device list' and 'harness clean'"; fi
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## and the environment, inputs and results
