@@ -151,8 +151,8 @@ def _requests(spec: LiveSpec, op: Literal["read", "write"], depth: int, slowdown
     device = Device(spec.device_profile(), seed=spec.seed)
     if spec.condition == "full":
         device.precondition()
-    few = Job(op=op, end_bytes=_SPAN_BYTES, queue_depth=depth, requests=2000)
-    return max(_FEWEST, round(device.run(few).iops * _TIMED_S / slowdown))
+    job = Job(op=op, end_bytes=_SPAN_BYTES, queue_depth=depth, duration_s=_TIMED_S / slowdown)
+    return max(_FEWEST, device.run(job).ios)
 
 
 def _point(

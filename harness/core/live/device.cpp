@@ -413,7 +413,9 @@ void LiveDevice::archive_model(Archive& archive, bool then_record) {
 void LiveDevice::look(
     const std::function<void(DeviceModel&, const LiveCounters&, Nanos now)>& see) {
   const std::lock_guard lock(mutex_);
-  see(*model_, counters_, pace_ == Pace::real ? model_now(real_now()) : model_last_);
+  const Nanos now = pace_ == Pace::real ? model_now(real_now()) : model_last_;
+  model_->wake(now);  // counters are those of now
+  see(*model_, counters_, now);
 }
 
 void LiveDevice::reset_counters() {
