@@ -141,11 +141,15 @@ class VirtualStorage(Storage):
 class FileStorage(Storage):
     """A file or block device, O_DIRECT."""
 
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: str, slowdown: int = 1) -> None:
+        """`slowdown`: all times are divided by it."""
 
     def write(self, offset_bytes: int, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
     def sync(self) -> None: ...
+
+    def close(self) -> None:
+        """Lets the file go; nothing else may be called any more."""
 
     @staticmethod
     def has_io_uring() -> bool: ...

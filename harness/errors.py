@@ -63,6 +63,10 @@ class DeviceError(HarnessError):
     """The device under test failed a request."""
 
 
+class InvalidRun(HarnessError):
+    """A run was measured, but its numbers cannot be trusted: the message says why."""
+
+
 class DataCorrupted(HarnessError):
     """Data came back different from what was written. The run is worthless."""
 

@@ -31,6 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "experiments": LOWER | {"tiers", "plots"},
     "claims": BASE | {"experiments", "journal"},
     "runs": LOWER | {"tiers", "experiments", "claims", "plots", "journal"},
+    "agreement": LOWER | {"experiments", "runs", "tiers"},
     "notebooks": BASE,
     "doctor": BASE,
     "report": BASE | {"claims", "experiments", "journal", "notebooks", "tiers"},

@@ -54,8 +54,12 @@ class Device(Protocol):
         """Puts records (dtype tpch.CONTENT) on the device, before the clock starts."""
         ...
 
+    def begin(self) -> None:
+        """All input is in place: from here on time counts, and everything is counted."""
+        ...
+
     def counters(self) -> dict[str, int | float]:
-        """The device's own counters since it was opened, names with units."""
+        """The device's own counters since `begin`, names with units. Raises InvalidRun."""
         ...
 
 

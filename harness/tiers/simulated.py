@@ -50,6 +50,9 @@ class SimulatedDevice:
         """Mounts the records without a copy."""
         self.storage.mount(offset_bytes, contents.view(np.uint8))
 
+    def begin(self) -> None:
+        """Nothing has taken time so far."""
+
     def counters(self) -> dict[str, int | float]:
         """The model's counters, and the utilisation that the host sees (io_ticks / time)."""
         now_ns = max(self.storage.now_ns, 1)

@@ -66,6 +66,7 @@ def run_point(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> 
     ) as device:
         device.place(layout.orders, inputs.orders)
         device.place(layout.lineitem, inputs.lineitem)
+        device.begin()
         jobs = _jobs(inputs, layout)
         users = _core.run_joins(device.storage, _spec(v, device.cpu), jobs, bench.cancel)
         _check(users, inputs, raw)
