@@ -19,6 +19,7 @@ import yaml
 from harness import _core
 from harness.errors import BadParameter
 from harness.experiments.base import Results
+from harness.journal import write_atomically
 from harness.paths import Project
 from harness.runs import Options, open_session
 from harness.tiers.base import DATA_OFFSET_BYTES
@@ -35,6 +36,7 @@ _PHASES: Final = ("elapsed_s", "partition_s", "join_s")
 _RUNS: Final = 5
 _READ_BUFFER: Final = 16 << 20
 _UNIT: Final = 64 << 10
+_GOAL: Final = 0.1
 _ALIGN_BYTES: Final = 1 << 20
 _OPS: Final = ("read", "write")
 
@@ -84,8 +86,9 @@ def compare(
     """One row per emulated point that has been run here: phases, I/O counts, latencies of both.
 
     Columns: the point's values; for each phase NAME_emulated, NAME_simulated (s) and NAME_ratio;
-    ios_differ (how many of the engine's and the device's I/O counts are not equal); for read and
-    write device_OP_ios of both. Raises BadParameter if nothing has been run.
+    ios_compared and ios_differ (I/O and byte counts of engine and device, and how many of them are
+    not equal); for traced points the mean latency of reads and writes as the engine saw them.
+    Raises BadParameter if nothing has been run.
     """
     with open_session(project, experiment, "emulated", options) as session:
         emulated = session.results
@@ -101,17 +104,42 @@ def compare(
         with open_session(project, experiment, "simulated", same) as simulated:
             wanted = set(table.point)
             simulated.points = [p for p in simulated.points if p.id in wanted]
-            frames.append(_beside(table, simulated.run()))
-    return pd.concat(frames).sort_index()
+            frames.append(
+                _beside(Results("emulated", table, {}, emulated.trace_of), simulated.run())
+            )
+    return pd.concat(frames, ignore_index=True).sort_values(list(_VALUES), ignore_index=True)
 
 
-def _beside(emulated: pd.DataFrame, simulated: Results) -> pd.DataFrame:
-    both = emulated.merge(simulated.table, on="point", suffixes=("_emulated", "_simulated"))
-    both.index = pd.Index(both.point)
-    out = both[[c for c in _VALUES if c in both]].copy()
-    for name in _VALUES:
-        if name not in out:
-            out[name] = both[f"{name}_emulated"]
+def publish(project: Project, experiment: str) -> pd.DataFrame:
+    """Compares, and writes the table beside the results."""
+    table = compare(project, experiment)
+    path = project.results / f"{experiment}.agreement.csv"
+    text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_atomically(path, text.encode())
+    return table
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Per device and phase: points, median ratio, smallest and largest, share within 10 %."""
+    rows = []
+    for device, group in table.groupby("device"):
+        for column in (c for c in table if c.endswith("_ratio")):
+            ratio = group[column].dropna()
+            within = float((ratio - 1.0).abs().le(_GOAL).mean())
+            what = column.removesuffix("_ratio")
+            rows.append((device, what, len(ratio), ratio.median(), *_ends(ratio), within))
+    names = ["device", "what", "points", "median", "lowest", "highest", "within_goal_ratio"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _ends(ratio: pd.Series) -> tuple[float, float]:
+    return float(ratio.min()), float(ratio.max())
+
+
+def _beside(emulated: Results, simulated: Results) -> pd.DataFrame:
+    both = emulated.table.merge(simulated.table, on="point", suffixes=("_emulated", "_simulated"))
+    out = pd.DataFrame({name: both[f"{name}_emulated"] for name in _VALUES})
+    out["slowdown"] = both["slowdown"]
     for phase in _PHASES:
         out[f"{phase}_emulated"] = both[f"{phase}_emulated"]
         out[f"{phase}_simulated"] = both[f"{phase}_simulated"]
@@ -120,7 +148,22 @@ def _beside(emulated: pd.DataFrame, simulated: Results) -> pd.DataFrame:
     differ = [both[f"{c}_emulated"] != both[f"{c}_simulated"] for c in counts]
     out["ios_compared"] = len(counts)
     out["ios_differ"] = np.sum(differ, axis=0)
+    for op in _OPS:
+        here = [_latency_ns(emulated, point, op) for point in both.point]
+        there = [_latency_ns(simulated, point, op) for point in both.point]
+        out[f"{op}_latency_emulated_ns"] = here
+        out[f"{op}_latency_simulated_ns"] = there
+        out[f"{op}_latency_ratio"] = np.asarray(here) / np.asarray(there)
     return out
+
+
+def _latency_ns(results: Results, point: str, op: str) -> float:
+    """Mean latency of the engine's I/Os of a traced point; NaN if it was not traced."""
+    trace = results.trace_of(point)
+    if trace is None:
+        return float("nan")
+    rows = trace[trace.op == _OPS.index(op)]
+    return float((rows.completed_ns - rows.submitted_ns).mean())
 
 
 _VALUES: Final = (

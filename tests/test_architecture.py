@@ -31,15 +31,16 @@ ARROWS: dict[str, set[str]] = {
     "experiments": LOWER | {"tiers", "plots"},
     "claims": BASE | {"experiments", "journal"},
     "runs": LOWER | {"tiers", "experiments", "claims", "plots", "journal"},
-    "agreement": LOWER | {"experiments", "runs", "tiers"},
+    "agreement": LOWER | {"experiments", "journal", "runs", "tiers"},
     "notebooks": BASE,
     "doctor": BASE,
-    "report": BASE | {"claims", "experiments", "journal", "notebooks", "tiers"},
+    "report": BASE
+    | {"agreement", "claims", "devices", "experiments", "journal", "notebooks", "tiers"},
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
     "bench": LOWER | {"claims", "journal", "runs", "tiers"},
     "cli_device": BASE | {"devices"},
     "cli": BASE
-    | {"cli_device"}
+    | {"agreement", "cli_device", "journal"}
     | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }
