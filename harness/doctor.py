@@ -47,6 +47,7 @@ NEEDS: Final = (
         "liburing-dev",
     ),
     Need("hardware", "losetup", "loop devices", _program("losetup"), "util-linux"),
+    Need("probes", "bpftrace", "traces of block devices", _program("bpftrace"), "bpftrace"),
     Need("bench", "fio", "the engine beside fio", _program("fio"), "fio"),
     Need("bench", "initdb", "the engine beside PostgreSQL", _postgres, "postgresql"),
 )

@@ -35,8 +35,9 @@ ARROWS: dict[str, set[str]] = {
     "report": BASE | {"claims", "experiments", "journal", "notebooks", "tiers"},
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
     "bench": LOWER | {"claims", "journal", "runs", "tiers"},
+    "cli_probes": BASE | {"probes", "plots"},
     "cli": BASE
-    | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
+    | {"cli_probes", "bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }
 CORE_ARROWS: dict[str, set[str]] = {

@@ -6,11 +6,15 @@ is gone, whatever it was that ended us.
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import termios
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +27,7 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TRACEFS: Final = Path("/sys/kernel/tracing")
 _PIPE_BYTES: Final = 1 << 20
 _F_SETPIPE_SZ: Final = 1031
+_MOMENT_S: Final = 0.03  # three ticks of the processor accounting
 _HARMLESS: Final = ("RLIMIT_MEMLOCK", "available_filter_functions")
 
 
@@ -35,7 +40,7 @@ class Buffers:
     """
 
     map_keys: int = 65_536
-    ring_pages: int = 1024
+    ring_pages: int = 2048
 
     def environment(self) -> dict[str, str]:
         """For bpftrace, under the names of all versions. Nothing else of ours is handed on."""
@@ -81,7 +86,7 @@ def mount_tracefs() -> bool:
     if (_TRACEFS / "events").is_dir():
         return False
     done = subprocess.run(
-        ["mount", "-t", "tracefs", "tracefs", str(_TRACEFS)],
+        [shutil.which("mount", path=_PATH) or "mount", "-t", "tracefs", "tracefs", str(_TRACEFS)],
         capture_output=True,
         text=True,
         check=False,
@@ -118,11 +123,6 @@ class Bpftrace:
             raise
         assert self.process.stdout is not None
         self.output: IO[bytes] = self.process.stdout
-        self._enlarge_pipe()
-
-    def _enlarge_pipe(self) -> None:
-        import fcntl  # noqa: PLC0415 (Linux only, as the whole class)
-
         fcntl.fcntl(self.output, _F_SETPIPE_SZ, _PIPE_BYTES)
 
     def missed(self) -> int:
@@ -139,6 +139,32 @@ class Bpftrace:
             found = [line for line in text.splitlines() if line.startswith("recursion_misses:")]
             total += sum(int(line.split()[1]) for line in found)
         return total
+
+    def idle(self, timeout_s: float) -> bool:
+        """Waits until it has handed on what it had; whether it did so within that time.
+
+        A signal that meets it in a write to a full pipe would cut the write short, and bpftrace
+        does not write the rest. So: the pipe is empty, and it has used no processor time for a
+        moment.
+        """
+        deadline = time.monotonic() + timeout_s
+        before = -1
+        while time.monotonic() < deadline and self.process.poll() is None:
+            now = self._processor_ticks() if not self._waiting_bytes() else -1
+            if now >= 0 and now == before:
+                return True
+            before = now
+            time.sleep(_MOMENT_S)  # the moment in which nothing may change
+        return self.process.poll() is not None
+
+    def _waiting_bytes(self) -> int:
+        count = array.array("i", [0])
+        fcntl.ioctl(self.output, termios.FIONREAD, count)
+        return count[0]
+
+    def _processor_ticks(self) -> int:
+        text = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(text[11]) + int(text[12])
 
     def interrupt(self) -> None:
         """Asks it to end: it prints its totals and everything that is still on its way."""

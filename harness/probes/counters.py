@@ -68,7 +68,9 @@ def read(path: Path) -> BlockCounters:
     numbers = [int(text) for text in (block_device(path) / "stat").read_text().split()]
     if len(numbers) < 17:
         raise TargetError(f"{path}: this kernel does not count flushes: use Linux 5.5 or newer")
-    return BlockCounters(*numbers[0:3], *numbers[4:7], *numbers[11:14], numbers[15])
+    kept = [*numbers[0:3], *numbers[4:7], *numbers[11:14], numbers[15]]
+    names = [field.name for field in fields(BlockCounters)]
+    return BlockCounters(**dict(zip(names, kept, strict=True)))
 
 
 def in_flight(path: Path) -> int:

@@ -8,7 +8,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.errors import BadParameter, DataFolderError, DiskFull, HarnessError, TraceIncomplete
+from harness.errors import (
+    BadParameter,
+    DataFolderError,
+    DiskFull,
+    HarnessError,
+    TraceError,
+    TraceIncomplete,
+)
 from harness.probes import bpftrace, counters, proof, scripts
 from harness.probes.bpftrace import Bpftrace, Buffers
 from harness.probes.counters import BlockCounters
@@ -26,6 +33,7 @@ from harness.probes.lines import JsonMaps, Lines
 
 METADATA_KEY: Final = b"flashlab.recording"
 _READ_BYTES: Final = 1 << 18
+_PIECE_BYTES: Final = 1 << 20
 _GROUP_ROWS: Final = 262_144
 _START_S: Final = 60.0
 _STOP_S: Final = 120.0
@@ -39,7 +47,8 @@ class Recording:
     """A complete recording.
 
     rows: in the file. unknown_latency: of these, requests whose issue or end was not seen, or that
-    two of the same place shared. missed: events that the kernel skipped, all of them made up for.
+    two of the same place shared. missed: at least so many events were skipped by the kernel
+    (see Bpftrace.missed); their rows are there, without a latency.
     counters: what the kernel counted of the device meanwhile (None for ext4 and its journal).
     marks: (name, boot time in ns).
     """
@@ -109,6 +118,9 @@ class Recorder:
         self.tracefs_mounted = bpftrace.mount_tracefs()
         self._writer = self._open()
         try:
+            # The first time, libraries load more of themselves: while rows wait would be too late.
+            zero = [pa.array([0], pa.int64())] * self.script.fields
+            proof.Tally().add(self.script.decode(zero))
             self._start()
         except BaseException:
             self._abandon()
@@ -189,20 +201,30 @@ class Recorder:
     def _read(self) -> None:
         """The reader's thread: output to rows to Parquet. Ends when bpftrace does."""
         try:
-            while data := self._bpftrace.output.read(_READ_BYTES):
-                for raw in self._lines.feed(data):
+            for text in self._pieces():
+                for raw in self._lines.feed(text):
                     self._rows(raw)
                 if self._lines.ready:
                     self._attached.set()
             for raw in self._lines.close():
                 self._rows(raw)
-        except BaseException as error:  # noqa: BLE001 (told by the thread that waits)
+        except BaseException as error:
             self._failure = error
             self._bpftrace.interrupt()
             while self._bpftrace.output.read(_READ_BYTES):
                 pass
         finally:
             self._attached.set()
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The output in pieces of some size: taking a small one apart costs as much as a large."""
+        waiting = bytearray()
+        while data := self._bpftrace.output.read(_READ_BYTES):
+            waiting += data
+            if len(waiting) >= _PIECE_BYTES or not self._attached.is_set():
+                yield bytes(waiting)
+                waiting.clear()
+        yield bytes(waiting)
 
     def _rows(self, raw: scripts.Raw) -> None:
         table = self.script.decode(raw)
@@ -241,6 +263,8 @@ class Recorder:
         device = self._read_device()
         self.mark("end")
         self._missed = self._bpftrace.missed()
+        if not self._bpftrace.idle(_STOP_S):
+            raise TraceIncomplete(str(self._partial), [f"bpftrace is behind by {_STOP_S:g} s"])
         self._bpftrace.interrupt()
         if not self._bpftrace.wait(_STOP_S):
             raise TraceIncomplete(str(self._partial), [f"bpftrace did not end in {_STOP_S:g} s"])
@@ -276,7 +300,7 @@ class Recorder:
             script=self.script.name,
             rows=rows,
             unknown_latency=self._tally.unknown,
-            missed=printed.missed,
+            missed=self._missed,
             start_ns=self._start_ns,
             end_ns=self._end_ns or 0,
             counters=moved if self.script.counted else None,
@@ -303,7 +327,6 @@ class Recorder:
             rows=None if self.script.json else total("rows", 0) + self._extra,
             empty_writes=self._in_phases("empty"),
             flushes_unseen=self._in_phases("flushes_unseen"),
-            missed=self._missed,
         )
 
     def _in_phases(self, name: str) -> int:
@@ -328,9 +351,13 @@ class Recorder:
         pieces = [value for _, value in entries.get("piece", [])]
         if pieces:  # ends whose beginning nobody saw: (LBA, sectors, time, code)
             self._extra += len(pieces)
-            raw = [[p[2] for p in pieces], [p[1] for p in pieces], [p[0] << 24 | p[3] for p in pieces]]
+            raw = [
+                [p[2] for p in pieces],
+                [p[1] for p in pieces],
+                [p[0] << 24 | p[3] for p in pieces],
+            ]
             self._rows([pa.array(column, pa.int64()) for column in raw])
-        unseen = [(key[0], *value) for key, value in entries.get("issued", [])]
+        unseen = [(key[0], value[0], value[1]) for key, value in entries.get("issued", [])]
         if self.script.name == "discards":
             unseen = [entry for entry in unseen if entry[0] & 0xFF == ord("D")]
         if unseen:
@@ -393,3 +420,32 @@ class Recorder:
             self._reader.join()
             self._bpftrace.close()
         self._writer.close()
+
+
+def check_file(path: Path) -> dict[str, Any]:
+    """What a trace says of its recording, after counting its rows again.
+
+    Raises TraceIncomplete if it was not complete, or if its rows are not those that were counted;
+    TraceError if it is not a recording at all.
+    """
+    try:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            facts = json.loads((file.metadata.metadata or {}).get(METADATA_KEY) or b"no facts")
+            tally = proof.Tally()
+            for batch in file.iter_batches(batch_size=_GROUP_ROWS):
+                table = pa.Table.from_batches([batch])
+                tally.rows += len(table)
+                tally.add(table)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise TraceError(str(path), 1, f"is not a recording: {reason}") from None
+    problems = list(facts["problems"])
+    if tally.rows != facts["rows"]:
+        problems.append(f"{facts['rows']} rows were recorded, {tally.rows} are there")
+    if scripts.find(facts["script"]).name != "io_histograms":
+        counted = {op: asdict(moved) for op, moved in tally.ops.items()}
+        if counted != facts["ops"]:
+            problems.append(f"recorded were {facts['ops']}, there are {counted}")
+    if problems:
+        raise TraceIncomplete(str(path), problems)
+    return dict(facts)

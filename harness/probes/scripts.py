@@ -46,9 +46,9 @@ DISCARDS: Final = _schema(
 _EXT4_COUNTS: Final = ("time_ns", "inode", "logical_block", "block", "blocks", "goal", "flags")
 EXT4: Final = _schema(("event", _WORD), *((name, pa.int64()) for name in _EXT4_COUNTS))
 _JBD2_COUNTS: Final = (
-    ("time_ns", "transaction", "value", "wait_jiffies", "request_delay_jiffies")
-    + ("running_jiffies", "locked_jiffies", "flushing_jiffies", "logging_jiffies")
-    + ("handles", "blocks", "blocks_logged")
+    *("time_ns", "transaction", "value", "wait_jiffies", "request_delay_jiffies"),
+    *("running_jiffies", "locked_jiffies", "flushing_jiffies", "logging_jiffies"),
+    *("handles", "blocks", "blocks_logged"),
 )
 JBD2: Final = _schema(("event", _WORD), *((name, pa.int64()) for name in _JBD2_COUNTS))
 HISTOGRAMS: Final = _schema(
@@ -66,7 +66,12 @@ kernel has no letter for, such as writing zeroes; it counts these as writes."""
 
 _EXT4_EVENTS: Final = ("", "allocate", "free", "discard", "mballoc")
 _JBD2_EVENTS: Final = (
-    ("", "commit_begin", "commit_end", "commit_stats") + ("checkpoint", "checkpoint_stats")
+    "",
+    "commit_begin",
+    "commit_end",
+    "commit_stats",
+    "checkpoint",
+    "checkpoint_stats",
 )
 _SECTOR_BITS: Final = 24
 _PREFLUSH: Final = 0x100000
@@ -144,7 +149,9 @@ def words(names: Sequence[str], index: NDArray[np.int64]) -> pa.Array:
     distinct = sorted(set(names))
     places = np.array([distinct.index(name) for name in names], dtype=np.int8)
     chosen = places[index] if len(places) else np.empty(0, np.int8)
-    return pa.DictionaryArray.from_arrays(pa.array(chosen, pa.int8()), pa.array(distinct, pa.string()))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(chosen, pa.int8()), pa.array(distinct, pa.string())
+    )
 
 
 def _numbers(column: pa.Array) -> NDArray[np.int64]:
@@ -177,9 +184,7 @@ def _histograms(_: Raw) -> pa.Table:
 
 
 _ALL: Final = (
-    Script(
-        "block_io", "every request of a device", 3, BLOCK_IO, _block_io, counted=True
-    ),
+    Script("block_io", "every request of a device", 3, BLOCK_IO, _block_io, counted=True),
     Script("discards", "discards, and reads beside them", 5, DISCARDS, _discards, counted=True),
     Script(
         "ext4_extents",
