@@ -126,11 +126,5 @@ def lba_over_time(requests: pd.DataFrame, title: str, capacity_bytes: int | None
     axes.set_ylim(0, None if capacity_bytes is None else capacity_bytes / 2**30)
     axes.set_title(title)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(
-            fontsize="small",
-            ncols=4,
-            markerscale=5,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.12),
-        )
+        figure.legend(fontsize="small", ncols=4, markerscale=5, loc="outside lower center")
     return figure

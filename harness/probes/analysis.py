@@ -65,7 +65,8 @@ def queue_depth(trace: Path, bin_s: float = 1.0) -> pd.DataFrame:
             SELECT moment, sum(change) OVER (ORDER BY moment) AS depth,
                    coalesce(lead(moment) OVER (ORDER BY moment), moment) - moment AS lasts
             FROM (SELECT moment, sum(change) AS change FROM changes GROUP BY moment)),
-        binned AS (SELECT (moment - begin_ns) // {_ns(bin_s)} AS bin, depth, lasts FROM levels, span)
+        binned AS (
+            SELECT (moment - begin_ns) // {_ns(bin_s)} AS bin, depth, lasts FROM levels, span)
         SELECT bin * {bin_s} AS time_s, sum(depth * lasts) / sum(lasts) AS mean_depth,
                max(depth)::BIGINT AS max_depth
         FROM binned GROUP BY bin HAVING sum(lasts) > 0 ORDER BY bin
