@@ -138,7 +138,10 @@ def coded(flags: str, failed: bool = False) -> int:
 
 @pytest.mark.parametrize(
     ("flags", "op"),
-    [("R", "read"), ("RA", "read"), ("WS", "write"), ("FWFS", "write"), ("WFSM", "write"), ("DS", "discard"), ("FF", "flush"), ("F", "flush"), ("N", "other"), ("NS", "other")],
+    [
+        *[("R", "read"), ("RA", "read"), ("WS", "write"), ("FWFS", "write"), ("WFSM", "write")],
+        *[("DS", "discard"), ("FF", "flush"), ("F", "flush"), ("N", "other"), ("NS", "other")],
+    ],
 )
 def test_letters_of_requests(flags: str, op: str) -> None:
     assert scripts.rwbs(coded(flags)) == (op, flags)
@@ -222,7 +225,10 @@ def test_what_agrees_is_complete() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["read_ios", "read_sectors", "write_ios", "write_sectors", "discard_ios", "discard_sectors", "flush_ios"],
+    [
+        *["read_ios", "read_sectors", "write_ios", "write_sectors", "discard_ios"],
+        *["discard_sectors", "flush_ios"],
+    ],
 )
 @pytest.mark.parametrize("by", [1, -1])
 def test_every_counter_that_is_off_by_one_is_seen(name: str, by: int) -> None:

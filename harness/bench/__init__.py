@@ -23,6 +23,7 @@ from harness.paths import Project
 _GROUPS: Final = {
     "grace_hash_join": "harness.bench.grace_hash_join",
     "device_models": "harness.bench.device_models",
+    "probes": "harness.bench.probes",
     "reviewer": "harness.bench.reviewer",
 }
 

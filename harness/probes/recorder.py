@@ -144,6 +144,11 @@ class Recorder:
             return
         self._finish(moved, device)
 
+    @property
+    def process_id(self) -> int:
+        """Of bpftrace, while it runs."""
+        return self._bpftrace.process.pid
+
     def mark(self, name: str) -> None:
         """Begins a phase: its name and time stand in the file; histograms are kept per phase."""
         self._switch_phase()
