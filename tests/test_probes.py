@@ -546,7 +546,7 @@ def test_counters_of_the_device_itself(device: Path, tmp_path: Path) -> None:
         return counted
 
     path = tmp_path / "t.parquet"
-    with (
+    with (  # noqa: PT012
         pytest.raises(TraceIncomplete, match="by the device") as refused,
         Recorder(device, path, device_counters=own),
     ):
@@ -564,7 +564,7 @@ def test_counters_of_the_device_itself(device: Path, tmp_path: Path) -> None:
 def test_a_forced_loss_is_seen(device: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     small = Buffers(ring_pages=1)
-    with (
+    with (  # noqa: PT012
         pytest.raises(TraceIncomplete, match=r"lost|arrived") as refused,
         Recorder(device, path, buffers=small),
     ):
@@ -729,7 +729,7 @@ def test_an_error_in_the_workload_ends_it(device: Path, tmp_path: Path) -> None:
 @pytest.mark.real
 @pytest.mark.root
 def test_a_bpftrace_that_dies_is_no_recording(device: Path, tmp_path: Path) -> None:
-    with (
+    with (  # noqa: PT012
         pytest.raises(TraceIncomplete, match="ended before"),
         Recorder(device, tmp_path / "t.parquet"),
     ):

@@ -109,7 +109,8 @@ def _timed(*options: str) -> tuple[str, ...]:
 
 def _completeness(device: Path, trace: Path, name: str, options: tuple[str, ...]) -> Figure:
     """Whether a recording at full speed is complete: the recorder itself is the judge."""
-    samples, context = [], []
+    samples: list[float] = []
+    context: list[dict[str, object]] = []
     for _ in range(3):
         rate = 0.0
         recorder = Recorder(device, trace)
@@ -156,7 +157,8 @@ def _cost(device: Path, trace: Path, script: str, rate_iops: int | None) -> Figu
     """
     paced = (f"--rate_iops={rate_iops}",) if rate_iops else ()
     options = _timed("--rw=randread", *paced)
-    costs, sides = [], []
+    costs: list[float] = []
+    sides: list[dict[str, object]] = []
     _fio(device, *options)
     for _ in range(_COST_RUNS):
         without = _fio(device, *options)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -362,7 +363,8 @@ class Recorder:
                 [p[0] << 24 | p[3] for p in pieces],
             ]
             self._rows([pa.array(column, pa.int64()) for column in raw])
-        unseen = [(key[0], value[0], value[1]) for key, value in entries.get("issued", [])]
+        waiting = entries.get("issued", []) + entries.get("second", [])
+        unseen = [(key[0], value[0], value[1]) for key, value in waiting]
         if self.script.name == "discards":
             unseen = [entry for entry in unseen if entry[0] & 0xFF == ord("D")]
         if unseen:
@@ -392,7 +394,8 @@ class Recorder:
             if 0 < phase < len(names):
                 moved = self._tally.ops.setdefault(scripts.OPS.get(chr(op), "other"), proof.Moved())
                 moved.sectors += int(sectors)
-        for key, value in maps.maps.get("issued", {}).items():
+        waiting = [maps.maps.get(name, {}).items() for name in ("issued", "second")]
+        for key, value in chain(*waiting):
             when, sectors = (int(n) for n in value)
             if when >= 4096 and when < self._start_ns:
                 continue
