@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from harness import cli_device
+from harness import cli_device, cli_probes
 from harness.errors import EXIT_CODE, HarnessError, Interrupted
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Five papers on flash storage under databases, reproduced on three tiers.",
 )
+
+app.add_typer(cli_probes.app, name="probe")
 
 if TYPE_CHECKING:
     import pandas as pd

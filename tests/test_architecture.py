@@ -39,8 +39,9 @@ ARROWS: dict[str, set[str]] = {
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
     "bench": LOWER | {"claims", "journal", "runs", "tiers"},
     "cli_device": BASE | {"devices"},
+    "cli_probes": BASE | {"probes", "plots"},
     "cli": BASE
-    | {"agreement", "cli_device", "journal"}
+    | {"agreement", "cli_device", "cli_probes", "journal"}
     | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }

@@ -24,6 +24,7 @@ _GROUPS: Final = {
     "grace_hash_join": "harness.bench.grace_hash_join",
     "device_models": "harness.bench.device_models",
     "live_device": "harness.bench.live_device",
+    "probes": "harness.bench.probes",
     "reviewer": "harness.bench.reviewer",
 }
 
