@@ -180,9 +180,9 @@ class Session:
     def _publish_traces(self, results: Results, folder: Path) -> None:
         _emptied(folder)
         for point in results.table.get("point", []):
-            source = self._journal.trace_path(point)
-            if source.is_file():
-                shutil.copyfile(source, folder / source.name)
+            for source in (self._journal.trace_path(point), self._journal.block_trace_path(point)):
+                if source.is_file():
+                    shutil.copyfile(source, folder / source.name)
 
     def _trace(self, point: str) -> pd.DataFrame | None:
         path = self._journal.trace_path(point)
@@ -226,6 +226,8 @@ class Session:
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": fingerprint.machine(),
         }
+        if measured.block_trace is not None:
+            self._journal.keep_block_trace(point.id, measured.block_trace)
         self._journal.append(self._entry(point, measured, about), measured.trace)
         progress.set_postfix_str(point.label, refresh=False)
         progress.update()
@@ -378,7 +380,13 @@ def _make_bench(
             host = options.host or bench.host
             made = SimulatedBench(project.profiles, devices, host, options.overrides)
         else:
-            made = EmulatedBench(project.profiles, devices, options.overrides, bench.slowdown)
+            made = EmulatedBench(
+                project.profiles,
+                devices,
+                options.overrides,
+                bench.slowdown,
+                project.journal / "block_traces",
+            )
         with made:
             yield made
         return

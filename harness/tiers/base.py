@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
@@ -48,6 +49,11 @@ class Device(Protocol):
     @property
     def host(self) -> HostProfile | None:
         """The modelled host; None for a real one."""
+        ...
+
+    @property
+    def block_trace(self) -> Path | None:
+        """The kernel's block requests since `begin`, after `counters`; None if not recorded."""
         ...
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
@@ -96,6 +102,10 @@ class Bench(Protocol):
         *,
         overrides: Mapping[str, str],
         seed: int,
+        trace: bool = False,
     ) -> AbstractContextManager[Device]:
-        """A device with at least that much room. `seed` varies what repetitions may vary."""
+        """A device with at least that much room. `seed` varies what repetitions may vary.
+
+        `trace`: record the kernel's block requests, where there is a kernel.
+        """
         ...

@@ -7,7 +7,7 @@ the simulated tier starts. A run whose replies left too late is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,7 +19,9 @@ from harness import _core
 from harness.devices import fingerprint, live
 from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, load_device
-from harness.errors import InvalidRun, UnknownName
+from harness.errors import InvalidRun, MissingTool, UnknownName
+from harness.probes import bpftrace
+from harness.probes.recorder import Recorder
 from harness.tiers.base import CpuCosts
 from harness.tiers.hardware import write_records
 
@@ -33,8 +35,11 @@ class EmulatedDevice:
     host: HostProfile | None = None
     profile: DeviceProfile | None = None
 
-    def __init__(self, device: LiveDevice) -> None:
+    def __init__(self, device: LiveDevice, trace: Path | None) -> None:
         self._device = device
+        self._recorder = trace and Recorder(device.path, trace, device_counters=self._counted)
+        self._stack = ExitStack()
+        self.block_trace: Path | None = None
         self._slowdown = int(device.stats()["slowdown"])
         self.storage = _core.FileStorage(str(device.path), self._slowdown)
         device.set_speed("none")
@@ -48,12 +53,26 @@ class EmulatedDevice:
         self.storage.sync()
         self._device.set_speed("real")
         self._device.reset()
+        if self._recorder:
+            self._stack.enter_context(self._recorder)
+
+    def close(self) -> None:
+        """Ends what is still open."""
+        self._stack.close()
+        self.storage.close()
+
+    def _counted(self) -> dict[str, int]:
+        return dict(self._device.stats()["device"])
 
     def counters(self) -> dict[str, int | float]:
         """The device's counters, how late its replies were, and what was done about the path.
 
-        Raises InvalidRun if replies left later than a valid run allows.
+        Raises InvalidRun if replies left later than a valid run allows, and TraceIncomplete if the
+        block trace has a gap.
         """
+        self._stack.close()  # proves that the trace is complete
+        if self._recorder and self._recorder.recording:
+            self.block_trace = self._recorder.recording.path
         seen = self._device.stats()
         if not seen["valid"]:
             raise InvalidRun(f"the run is not valid: {'; '.join(seen['problems'])}")
@@ -73,7 +92,8 @@ class EmulatedBench:
     """Devices from profiles, one at a time, each as large as its profile says.
 
     `devices` maps the experiment's names to profiles; `slowdown` 0 lets each device choose how many
-    times slower than the clock it must run for this machine to carry it.
+    times slower than the clock it must run for this machine to carry it. `traces` is a folder for
+    block traces, where the last one lies until the next.
     """
 
     tier = "emulated"
@@ -85,12 +105,14 @@ class EmulatedBench:
         devices: Mapping[str, str],
         overrides: Mapping[str, str] | None = None,
         slowdown: int = 0,
+        traces: Path | None = None,
     ) -> None:
         self.cancel = _core.Cancel()
         self._profiles = profiles
         self._names = dict(devices)
         self._overrides = dict(overrides or {})
         self._slowdown = slowdown
+        self._traces = traces
         for device in self._names:
             self._spec(device, {}, 0).check()
 
@@ -128,17 +150,35 @@ class EmulatedBench:
 
     @contextmanager
     def open_device(
-        self, device: str, needed_bytes: int, *, overrides: Mapping[str, str], seed: int
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+        trace: bool = False,
     ) -> Iterator[EmulatedDevice]:
         """A new drive. A disk's platters stand at an angle that `seed` sets."""
         del needed_bytes
         spec = self._spec(device, overrides, seed)
         with live.created(spec) as made:
-            emulated = EmulatedDevice(made)
+            emulated = EmulatedDevice(made, self._trace_file() if trace else None)
             try:
                 yield emulated
             finally:
-                emulated.storage.close()
+                emulated.close()
+
+    def _trace_file(self) -> Path | None:
+        if self._traces is None:
+            return None
+        try:
+            bpftrace.program()
+        except MissingTool:  # the results are as good without the kernel's view of them
+            return None
+        self._traces.mkdir(parents=True, exist_ok=True)
+        for old in self._traces.glob("block*.parquet"):
+            old.unlink()
+        return self._traces / "block.parquet"
 
     def _spec(self, device: str, overrides: Mapping[str, str], seed: int) -> LiveSpec:
         if device not in self._names:

@@ -38,6 +38,7 @@ class FileDevice:
     cpu = CpuCosts()
     profile = None
     host = None
+    block_trace = None
 
     def __init__(self, target: scratch.Scratch) -> None:
         self.storage = _core.FileStorage(str(target.path))
@@ -104,10 +105,16 @@ class HardwareBench:
 
     @contextmanager
     def open_device(
-        self, device: str, needed_bytes: int, *, overrides: Mapping[str, str], seed: int
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+        trace: bool = False,
     ) -> Iterator[FileDevice]:
         """The target. A real device takes neither option."""
-        del seed
+        del seed, trace
         self.identity(device)
         if overrides:
             raise BadParameter(f"a real device has no parameter {next(iter(overrides))!r} to set")
