@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
     "report": BASE
     | {"agreement", "claims", "devices", "experiments", "journal", "notebooks", "tiers"},
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
-    "bench": LOWER | {"claims", "journal", "runs", "tiers"},
+    "bench": LOWER | {"agreement", "claims", "journal", "runs", "tiers"},
     "cli_device": BASE | {"devices"},
     "cli_probes": BASE | {"probes", "plots"},
     "cli": BASE
