@@ -122,7 +122,7 @@ def lba_over_time(requests: pd.DataFrame, title: str, capacity_bytes: int | None
         )
     axes.set_xlabel("time (s)")
     axes.set_ylabel("address (GiB)")
-    axes.set_xlim(left=0)
+    axes.margins(x=0.02)  # what happens first is not under the frame
     axes.set_ylim(0, None if capacity_bytes is None else capacity_bytes / 2**30)
     axes.set_title(title)
     if axes.get_legend_handles_labels()[0]:
