@@ -25,8 +25,8 @@ class LiveSpec(BaseModel):
     its parameters. A flash drive of `size_bytes` has its spare area and its map in proportion; a
     disk of that size is the outer part of the profile's disk. 0: as large as the profile says.
 
-    `store` is where the data lies: a sparse file, or "memory". It must have room for all of it, unless
-    the device is `thin`. `state` keeps the model's state over a stop, beside a store that is
+    `store` is where the data lies: a sparse file, or "memory". It must have room for all of it,
+    unless the device is `thin`. `state` keeps the model's state over a stop, beside a store that is
     kept, too. `record` receives every request as the model sees it (Parquet).
 
     `speed` none answers at once and asks no model. With `slowdown` N the model's time runs N times
