@@ -57,9 +57,17 @@ class LiveDevice:
         """Real or none. What was written at speed none is to the model data from long ago."""
         ask(self.place.socket, "speed", speed=speed, slowdown=slowdown)
 
-    def power_cut(self, seed: int = 0) -> dict[str, int]:
-        """Cuts the power; returns doubtful_sectors, changed_sectors, unanswered (requests)."""
-        return dict(ask(self.place.socket, "power_cut", seed=seed))
+    def power_cut(self, seed: int = 0, *, stay_off: bool = False) -> dict[str, int]:
+        """Cuts the power; returns doubtful_sectors, changed_sectors, unanswered (requests).
+
+        A host that lives on goes on writing as if nothing had happened, unless a request of its
+        own failed: with `stay_off` every request fails until `power_on`, as if it was cut, too.
+        """
+        return dict(ask(self.place.socket, "power_cut", seed=seed, stay_off=stay_off))
+
+    def power_on(self) -> None:
+        """The power is back."""
+        ask(self.place.socket, "power_on")
 
     def trim_policy(self, name: str = "") -> str | None:
         """The TRIM policy's name, after changing it if one is given."""
