@@ -233,11 +233,15 @@ def clean(
         bool, typer.Option("--all", help="living devices too, not only what was killed")
     ] = False,
 ) -> None:
-    """Removes what killed runs have left: live devices, their mounts and processes."""
-    from harness.devices import live
+    """Removes what killed runs have left: live devices, mounts, servers, folders."""
+    from harness import cleaning
+    from harness.errors import TargetError
 
-    for line in live.clean(everything=everything) or ["nothing was left behind"]:
-        _console().print(line)
+    cleaned = cleaning.clean(everything=everything)
+    for line in cleaned.done or ([] if cleaned.failed else ["nothing was left behind"]):
+        _console().print(line, soft_wrap=True, highlight=False)
+    if cleaned.failed:
+        raise TargetError("; ".join(cleaned.failed))
 
 
 @app.command()

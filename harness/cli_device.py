@@ -15,6 +15,7 @@ from harness.units import format_bytes, parse_size_option
 
 if TYPE_CHECKING:
     from harness.devices.live import LiveDevice
+    from harness.devices.live.registry import Place
 
 app = typer.Typer(no_args_is_help=True, help="Block devices with a drive's personality.")
 
@@ -70,12 +71,11 @@ def create(
     )
     device = live.create(spec, name)
     about = device.place.about()
-    console = _console()
-    console.print(f"{device.path}  {device.name}, {format_bytes(device.size_bytes)}")
+    _say(f"{device.path}  {device.name}, {format_bytes(device.size_bytes)}")
     if about["slowdown"] > 1:
-        console.print(f"its time runs {about['slowdown']} times slower than the clock")
+        _say(f"its time runs {about['slowdown']} times slower than the clock")
     if about["proposed_slowdown"] > about["slowdown"]:
-        console.print(
+        _say(
             f"this machine's path is too slow for this drive: --slowdown "
             f"{about['proposed_slowdown']} is proposed, or results will be invalid"
         )
@@ -87,16 +87,34 @@ def list_() -> None:
     from harness.devices import live
     from harness.devices.live import registry
 
-    table = Table("name", "device", "profile", "size", "speed", "slowdown", "valid", box=None)
-    for name in live.list_names():
-        place = registry.existing(name)
-        if not place.is_alive() or not place.about():
-            table.add_row(name, "dead: harness clean", *[""] * 5)
-            continue
-        s = live.find(name).stats()
-        row = (name, s["device_path"], s["profile"], format_bytes(s["size_bytes"]), s["speed"])
-        table.add_row(*row, str(s["slowdown"]), "yes" if s["valid"] else "no")
+    names = live.list_names()
+    if not names:
+        _say("there is no live device")
+        return
+    table = Table("name", "device", "profile", "size", "speed", "valid", box=None)
+    for column in table.columns:
+        column.overflow = "fold"
+    for name in names:
+        table.add_row(name, *_row(registry.existing(name)))
     _console().print(table)
+
+
+def _row(place: Place) -> tuple[str, ...]:
+    """What the list says of a device; speed as in real/9: nine times slower than the clock."""
+    from harness.devices import live
+    from harness.errors import HarnessError
+
+    if not place.is_alive() or place.is_abandoned():
+        return ("dead", "remove it with: harness clean")
+    if not place.about():
+        return ("is being made",)
+    try:
+        s = live.LiveDevice(place).stats(patience_s=2.0)
+    except HarnessError:
+        return (place.about()["device"], "does not answer")
+    speed = s["speed"] if s["slowdown"] == 1 else f"{s['speed']}/{s['slowdown']}"
+    valid = "yes" if s["valid"] else "no"
+    return (s["device_path"], s["profile"], format_bytes(s["size_bytes"]), speed, valid)
 
 
 @app.command()
@@ -128,7 +146,7 @@ def trim_policy(
     name: NameArgument, policy: Annotated[str, typer.Argument(help="none or immediate")] = ""
 ) -> None:
     """Shows or changes how a drive handles TRIM."""
-    _console().print(str(_find(name).trim_policy(policy)))
+    _say(_find(name).trim_policy(policy) or "a hard disk has none")
 
 
 @app.command()
@@ -152,7 +170,7 @@ def power_cut(
 ) -> None:
     """Cuts the power: requests in flight fail, volatile writes may be lost; then it is back."""
     cut = _find(name).power_cut(seed, stay_off=stay_off)
-    _console().print(
+    _say(
         f"{cut['unanswered']} requests failed, {cut['doubtful_sectors']} sectors were in doubt, "
         f"{cut['changed_sectors']} have earlier content"
     )
@@ -197,9 +215,26 @@ def speed(
 
 
 @app.command()
-def remove(name: NameArgument) -> None:
-    """Ends a device, saving its state if it was given a place for it."""
-    _find(name).remove()
+def remove(
+    name: NameArgument,
+    force: Annotated[
+        bool, typer.Option("--force", help="even if it does not answer, or is in use")
+    ] = False,
+) -> None:
+    """Ends a device, saving its state if it was given a place for it; a store in a file stays."""
+    from harness.devices import live
+    from harness.devices.live import registry
+
+    if force:
+        for line in registry.remove_traces(registry.existing(name)):
+            _say(line)
+        return
+    device = live.find(name)
+    about = device.place.about()
+    device.remove()
+    if about["store"] != "memory":
+        kept = f"its data stays in {about['store']}"
+        _say(f"{kept}, its state in {about['state']}" if about["state"] else kept)
 
 
 def _find(name: str) -> LiveDevice:
@@ -245,6 +280,11 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
         if not (name and separator and value):
             raise BadParameter(f"--override {name}{separator}{value}: write it as NAME=VALUE")
     return {name: value for name, _, value in pairs}
+
+
+def _say(line: str) -> None:
+    """A line as it is, however long."""
+    _console().print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _console() -> Console:

@@ -6,6 +6,7 @@ message as one line and exits with code 2.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 EXIT_CODE = 2
@@ -20,7 +21,22 @@ class UnknownName(HarnessError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known) or 'none'}")
+        near = _near(name, self.known)
+        meant = f"; did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(
+            f"unknown {kind} {name!r}; known: {', '.join(self.known) or 'none'}{meant}"
+        )
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """Known names that are like this one, or have a part that is."""
+
+    def likeness(candidate: str) -> float:
+        parts = (candidate, *candidate.split("_"))
+        return max(difflib.SequenceMatcher(None, name.lower(), part).ratio() for part in parts)
+
+    like = sorted((-likeness(candidate), candidate) for candidate in known)
+    return [candidate for negative, candidate in like[:3] if negative <= -0.7]
 
 
 class BadParameter(HarnessError):

@@ -14,13 +14,20 @@ HARNESS = REPOSITORY / "harness"
 CORE = HARNESS / "core"
 
 # Who may import whom. A name stands for the module or package harness.<name> and all below it.
-BASE = {"errors", "units", "paths", "programs", "_core"}
+SYSTEM = {"processes", "locks", "mounts", "leases"}
+BASE = {"errors", "units", "paths", "programs", "_core"} | SYSTEM
 LOWER = BASE | {"workloads", "dbms", "devices", "probes"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
     "paths": {"errors"},
     "programs": {"errors"},
+    "processes": {"errors"},
+    "locks": {"processes"},
+    "mounts": {"errors", "processes", "programs"},
+    "launch": set(),
+    "leases": {"errors", "launch", "locks", "mounts", "processes"},
+    "cleaning": BASE | {"devices"},
     "devices": BASE,
     "workloads": BASE,
     "dbms": BASE,
@@ -41,7 +48,7 @@ ARROWS: dict[str, set[str]] = {
     "cli_device": BASE | {"devices"},
     "cli_probes": BASE | {"probes", "plots"},
     "cli": BASE
-    | {"agreement", "cli_device", "cli_probes", "journal"}
+    | {"agreement", "cleaning", "cli_device", "cli_probes", "journal"}
     | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }

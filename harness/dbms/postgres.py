@@ -1,7 +1,7 @@
 """A private PostgreSQL server: its own data, an unprivileged user, a unix socket, no TCP port.
 
-It ends with the process that started it, whatever becomes of that process, and leaves nothing
-behind.
+It ends with the process that started it, whatever becomes of that process. If that is killed,
+`harness clean` deletes the folders.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any, Final
 import psycopg
 
 from harness.errors import HarnessError, MissingTool, TargetError
+from harness.leases import Lease, open_lease
 from harness.programs import find_program
 
 _START_LIMIT_S: Final = 60
@@ -71,12 +71,14 @@ def run(parent: Path, settings: Mapping[str, str]) -> Iterator[Server]:
     """
     binaries = find_binaries()
     account = _account()
-    with _private_folder(parent, account) as folder, _private_folder(None, account) as socket:
+    with open_lease() as lease:
+        folder = _private_folder(lease, parent, account)
+        socket = _private_folder(lease, Path(tempfile.gettempdir()), account)  # a short path
         data = folder / "data"
         log = folder / "server.log"
         options = ["-U", _USER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         _call([str(binaries / "initdb"), "-D", str(data), *options], account)
-        process = _start(binaries, data, socket, log, settings, account)
+        process = _start(lease, binaries, data, socket, log, settings, account)
         try:
             version = _wait_until_ready(process, socket, log)
             yield Server(version, folder, socket, log, process.pid)
@@ -85,6 +87,7 @@ def run(parent: Path, settings: Mapping[str, str]) -> Iterator[Server]:
 
 
 def _start(
+    lease: Lease,
     binaries: Path,
     data: Path,
     socket: Path,
@@ -99,8 +102,13 @@ def _start(
     # The kernel stops the server if we are killed before we can.
     command = [find_program("setpriv"), "--pdeathsig", "QUIT", *_as(account), "--", *server]
     with log.open("wb") as out:
-        return subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd="/"
+        return lease.start(
+            command,
+            ending=signal.SIGQUIT,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd="/",
         )
 
 
@@ -153,17 +161,13 @@ def _call(command: list[str], account: pwd.struct_passwd | None) -> None:
         raise HarnessError(f"{Path(command[0]).name}: {said[0] if said else 'failed'}")
 
 
-@contextmanager
-def _private_folder(parent: Path | None, account: pwd.struct_passwd | None) -> Iterator[Path]:
-    """A folder that only the server's user can enter; a socket's path must be short, hence /tmp."""
-    folder = Path(tempfile.mkdtemp(prefix="flashlab-pg-", dir=parent))
-    try:
-        if account is not None:
-            os.chown(folder, account.pw_uid, account.pw_gid)
-            _check_reachable(folder)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _private_folder(lease: Lease, parent: Path, account: pwd.struct_passwd | None) -> Path:
+    """A folder that only the server's user can enter."""
+    folder = lease.new_folder(parent, "flashlab-pg-")
+    if account is not None:
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        _check_reachable(folder)
+    return folder
 
 
 def _check_reachable(folder: Path) -> None:

@@ -242,11 +242,6 @@ class Device:
         return self._core.capacity_bytes
 
     @property
-    def now_ns(self) -> int:
-        """Virtual time."""
-        return self._core.now_ns
-
-    @property
     def now_s(self) -> float:
         """Virtual time."""
         return self._core.now_ns / 1e9

@@ -6,11 +6,12 @@
 
 A FUSE file that the core serves (harness/core/live) lies under a loop device with direct I/O. Each
 device is a process of its own (`daemon`), with a folder below /run/flashlab (`registry`) and a unix
-socket in it (`control`). It survives whoever made it; `clean` finds what a killed one left behind.
+socket in it (`control`). It survives whoever made it; `harness clean` finds
+what a killed one left behind.
 """
 
 from harness.devices.live.client import LiveDevice, create, created, find
-from harness.devices.live.registry import clean, list_names
+from harness.devices.live.registry import list_names
 from harness.devices.live.spec import LiveSpec
 
-__all__ = ["LiveDevice", "LiveSpec", "clean", "create", "created", "find", "list_names"]
+__all__ = ["LiveDevice", "LiveSpec", "create", "created", "find", "list_names"]

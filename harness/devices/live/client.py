@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import _core
-from harness.devices.live import registry
+from harness.devices.live import loops, registry
 from harness.devices.live.control import ask
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
-from harness.errors import MissingTool, TargetError
+from harness.errors import HarnessError, MissingTool, TargetError
 from harness.programs import find_program
 
 _END_LIMIT_S: Final = 60.0
+_STATS_LIMIT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class LiveDevice:
     """A live device that exists; every call asks its process. Raises TargetError if it is gone."""
 
     place: Place
+    owner: int | None = None
+    """Holds the device's life, if it shall end with this process."""
 
     @property
     def name(self) -> str:
@@ -45,9 +48,9 @@ class LiveDevice:
         """What the host sees."""
         return int(self.place.about()["size_bytes"])
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, *, patience_s: float = _STATS_LIMIT_S) -> dict[str, Any]:
         """Counters since the last reset, lateness, validity: see Daemon.stats."""
-        return dict(ask(self.place.socket, "stats"))
+        return dict(ask(self.place.socket, "stats", patience_s=patience_s))
 
     def reset(self) -> None:
         """Counts from 0 again."""
@@ -112,13 +115,21 @@ class LiveDevice:
         ask(self.place.socket, "stop_record")
 
     def remove(self) -> None:
-        """Ends the device. Raises TargetError while it is in use."""
-        ask(self.place.socket, "remove")
+        """Ends the device. Raises TargetError while it is in use, or if its state is not saved."""
+        file = self.place.file
+        ask(self.place.socket, "remove", patience_s=_STATS_LIMIT_S)
         deadline = time.monotonic() + _END_LIMIT_S
         while self.place.is_alive():
             if time.monotonic() > deadline:
                 raise TargetError(f"{self.name} does not end: see {self.place.log}")
             time.sleep(0.01)
+        if file.exists():
+            raise TargetError(
+                f"{self.name} did not end well ({self.place.last_words()}): `harness clean` "
+                "removes what is left"
+            )
+        if self.owner is not None:
+            os.close(self.owner)
 
 
 def create(spec: LiveSpec, name: str = "", *, owned: bool = False) -> LiveDevice:
@@ -128,32 +139,49 @@ def create(spec: LiveSpec, name: str = "", *, owned: bool = False) -> LiveDevice
     """
     _check_system()
     spec.check()
-    place, lock = registry.new_place(name or registry.free_name(spec.profile))
+    creation = registry.begin(name, spec.profile)
+    place = creation.place
     try:
-        if owned:
-            _owners.append(registry.owned(place))
         (place.folder / "spec.json").write_text(_absolute(spec).model_dump_json())
-        said = _start(place, lock)
+        said = _start(place, creation.lock)
+        if "error" in said:
+            raise TargetError(str(said["error"]))
     except BaseException:
-        os.close(lock)
-        registry.remove_traces(place)
+        creation.undo()
         raise
-    os.close(lock)
-    if "error" in said:
-        raise TargetError(str(said["error"]))
-    return LiveDevice(place)
+    creation.hand_over()
+    if not owned:
+        creation.disown()
+    return LiveDevice(place, creation.owner if owned else None)
 
 
 @contextlib.contextmanager
 def created(spec: LiveSpec, name: str = "") -> Iterator[LiveDevice]:
-    """A live device for as long as the block runs; whatever is mounted on it then is unmounted."""
+    """A live device for as long as the block runs; whatever is mounted on it then is unmounted.
+
+    Raises TargetError at the end if the device has died meanwhile.
+    """
     device = create(spec, name, owned=True)
     try:
         yield device
-    finally:
-        for mount in registry.mounts_of(device.path):
-            subprocess.run([find_program("umount"), str(mount)], check=False)
-        device.remove()
+    except BaseException:
+        with contextlib.suppress(HarnessError):  # the first error is the one to tell
+            _end(device)
+        raise
+    _end(device)
+
+
+def _end(device: LiveDevice) -> None:
+    died = f"{device.name} died: {device.place.last_words()}"
+    if device.place.is_alive():
+        try:
+            registry.unmount_all(device.place)
+            device.remove()
+        except HarnessError:
+            registry.remove_traces(device.place)
+        return
+    registry.remove_traces(device.place)
+    raise TargetError(died)
 
 
 def find(name: str) -> LiveDevice:
@@ -162,10 +190,6 @@ def find(name: str) -> LiveDevice:
     if not place.is_alive() or not place.about():
         raise TargetError(f"{name} is dead: `harness clean` removes what is left of it")
     return LiveDevice(place)
-
-
-# Locks on devices that shall not outlive this process; the kernel releases them.
-_owners: list[int] = []
 
 
 def _check_system() -> None:
@@ -179,8 +203,8 @@ def _check_system() -> None:
         )
     if not Path("/dev/fuse").exists():
         raise TargetError("there is no /dev/fuse: modprobe fuse, or allow it in this container")
-    if not Path("/dev/loop-control").exists():
-        raise TargetError("there is no /dev/loop-control: modprobe loop, or allow it here")
+    if not loops.CONTROL.exists():
+        raise TargetError(f"there is no {loops.CONTROL}: modprobe loop, or allow it here")
 
 
 def _absolute(spec: LiveSpec) -> LiveSpec:
@@ -200,21 +224,22 @@ def _start(place: Place, lock: int) -> dict[str, Any]:
     """Starts the device's process and waits for what it says."""
     hear, say = os.pipe()
     daemon = [sys.executable, "-m", "harness.devices.live.daemon", str(place.folder)]
-    with place.log.open("wb") as log:
-        # A child of init's, not ours: it shall survive us, and nobody of us waits for its end.
-        subprocess.run(
-            [find_program("setsid"), "--fork", *daemon, str(lock), str(say)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(lock, say),
-            cwd="/",
-            check=True,
-        )
-    os.close(say)
     with os.fdopen(hear) as ready:
+        try:
+            with place.log.open("wb") as log:
+                # A child of init's: it shall survive us, and we never wait for its end.
+                subprocess.run(
+                    [find_program("setsid"), "--fork", *daemon, str(lock), str(say)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(lock, say),
+                    cwd="/",
+                    check=True,
+                )
+        finally:
+            os.close(say)
         line = ready.read()
     if line:
         return dict(json.loads(line))
-    last = place.log.read_text(errors="replace").strip().splitlines()[-1:]
-    return {"error": f"the device's process ended: {last[0] if last else 'it said nothing'}"}
+    return {"error": f"the device's process ended: {place.last_words()}"}

@@ -20,6 +20,7 @@ from harness.errors import HarnessError, TargetError
 
 _LONGEST_LINE: Final = 1 << 20
 _PATIENCE_S: Final = 600.0
+_POLL_S: Final = 0.05
 
 Command = Callable[..., Any]
 
@@ -40,7 +41,9 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
     def start(self) -> None:
         """Begins to answer."""
-        threading.Thread(target=self.serve_forever, name="control", daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, args=(_POLL_S,), name="control", daemon=True
+        ).start()
 
     def answer(self, line: bytes) -> dict[str, Any]:
         """What a line of a client gets back."""
@@ -71,21 +74,28 @@ class _Handler(socketserver.StreamRequestHandler):
                 return
 
 
-def ask(path: Path, command: str, **arguments: Any) -> Any:
-    """Asks a device. Raises TargetError with its answer, or if nobody answers."""
+def ask(path: Path, command: str, *, patience_s: float = _PATIENCE_S, **arguments: Any) -> Any:
+    """Asks a device. Raises TargetError with its answer, or if nobody answers in that time."""
+    name = path.parent.name
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(_PATIENCE_S)
+        client.settimeout(patience_s)
         try:
             client.connect(str(path))
             client.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
-            line = client.makefile("rb").readline()
+            with client.makefile("rb") as answers:
+                line = answers.readline()
+        except TimeoutError as error:
+            raise TargetError(
+                f"{name} does not answer within {patience_s:.0f} s (was it stopped?): "
+                f"`harness device remove --force {name}` ends it"
+            ) from error
         except OSError as error:
             raise TargetError(
-                f"{path.parent.name}: the device does not answer ({error.strerror or error}): "
-                "if it was killed, `harness clean` removes what is left"
+                f"{name} does not answer ({error.strerror or error}): if it was killed, "
+                "`harness clean` removes what is left"
             ) from error
     if not line:
-        raise TargetError(f"{path.parent.name}: the device ended while it was asked")
+        raise TargetError(f"{name} ended while it was asked")
     answer = json.loads(line)
     if "error" in answer:
         raise TargetError(str(answer["error"]))

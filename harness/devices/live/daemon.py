@@ -10,25 +10,20 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import signal
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from harness import _core
-from harness.devices.live import path, registry, stats, store
+from harness import _core, mounts, processes
+from harness.devices.live import loops, path, registry, stats, store
 from harness.devices.live.control import Server
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import MEMORY, LiveSpec
 from harness.devices.profiles import HddProfile, SsdProfile, core_parameters
 from harness.errors import BadParameter, HarnessError, TargetError
-from harness.programs import find_program
 
 _THREADS: Final = 2
 _SATA_RANGE_SECTORS: Final = 65_535
@@ -54,6 +49,9 @@ class Daemon:
         self._proposed = 1
         self._recording: Any = None
         self._baseline: dict[str, int] = {}
+        self._record_path = Path()
+        self._is_made = False
+        self._in_use = False
 
     def open(self) -> dict[str, Any]:
         """Makes the block device. Raises HarnessError, and then nothing is left of it."""
@@ -72,10 +70,10 @@ class Daemon:
         )
         self._prepare()
         self._stack.callback(self._save)
-        place.file.touch(mode=0o600)
         self._device.mount(str(place.file), source=f"flashlab:{place.name}", threads=_THREADS)
-        self._stack.callback(self._device.unmount)
-        self._loop = self._stack.enter_context(_loop_over(place.file))
+        self._stack.callback(self._unmount)
+        self._loop = loops.attach(place.file)
+        self._stack.callback(self._detach)
         self._configure_queue()
         self._calibrate()
         self._device.set_honest_flush(spec.honest_flush)
@@ -86,6 +84,7 @@ class Daemon:
         self._stack.callback(server.shutdown)
         server.start()
         self.reset()
+        self._own_store()
         return {
             "pid": os.getpid(),
             "device": str(self._loop),
@@ -93,6 +92,8 @@ class Daemon:
             "profile": spec.profile,
             "proposed_slowdown": self._proposed,
             "slowdown": self._slowdown,
+            "store": spec.store,
+            "state": str(spec.state) if spec.state else None,
         }
 
     def run(self) -> None:
@@ -100,6 +101,10 @@ class Daemon:
         for which in (signal.SIGTERM, signal.SIGINT):
             signal.signal(which, self._on_signal)
         self._ending.get()
+        self.close()
+
+    def close(self) -> None:
+        """Ends the device, in the reverse order of its making."""
         self._stack.close()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -207,20 +212,25 @@ class Daemon:
 
         if self._recording is not None:
             raise BadParameter("the device is recorded already")
+        self._place.note_unfinished(*_new_record_files(Path(target)))
         self._recording = Recording(self._device, Path(target), self._spec)
+        self._record_path = Path(target)
 
     def stop_record(self) -> None:
         """Ends the record, which is whole from then on."""
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.close()
+            self._place.forget_unfinished(*_record_files(self._record_path))
 
     def remove(self) -> None:
-        """Ends the device. Raises TargetError while it is mounted."""
-        if mounts := registry.mounts_of(self._loop):
-            raise TargetError(f"{self._loop} is mounted at {mounts[0]}: unmount it first")
+        """Ends the device. Raises TargetError while it is in use."""
+        if found := mounts.of_device(self._loop):
+            raise TargetError(f"{self._loop} is mounted at {found[0].point}: unmount it first")
         if holders := list((Path("/sys/block") / self._loop.name / "holders").glob("*")):
             raise TargetError(f"{self._loop} is held by {holders[0].name}: end that first")
+        if users := processes.users(self._loop):
+            raise TargetError(f"{self._loop} is open in process {users[0]}: end that first")
         self._ending.put("remove")
 
     def _commands(self) -> dict[str, Any]:
@@ -236,19 +246,25 @@ class Daemon:
         if self._spec.store == MEMORY:
             fd = store.open_memory(self._visible)
         else:
-            keep = self._spec.state is not None
             file = Path(self._spec.store)
-            is_new = not file.exists()
-            fd = store.open_file(file, self._visible, keep=keep)
-            if not keep or is_new:
-                self._stack.callback(self._delete_store, file, is_new)
+            if not file.exists():
+                self._place.note_unfinished(file)
+                self._stack.callback(self._drop_store, file)
+            fd = store.open_file(file, self._visible, keep=self._spec.state is not None)
         self._stack.callback(os.close, fd)
         return fd
 
-    def _delete_store(self, file: Path, is_new: bool) -> None:
-        """A store without a saved state is of no use to anybody."""
-        if is_new and not (self._spec.state and self._spec.state.exists()):
+    def _drop_store(self, file: Path) -> None:
+        """A device that never came to be leaves no file."""
+        if not self._is_made:
             file.unlink(missing_ok=True)
+
+    def _own_store(self) -> None:
+        """From here on the host may write, and the data may become newer than any saved state."""
+        if self._spec.store != MEMORY:
+            store.write_label(self._store_fd, "")
+            self._place.forget_unfinished(Path(self._spec.store))
+        self._is_made = True
 
     def _prepare(self) -> None:
         spec = self._spec
@@ -269,10 +285,29 @@ class Daemon:
     def _save(self) -> None:
         """The last thing: nobody can ask for anything any more."""
         self.stop_record()
-        if self._spec.state is not None:
-            self._device.sync()
-            model = self._device.save(then_record=False)
-            store.save_state(self._spec.state, model, self._facts(), self._store_fd)
+        if not self._is_made and self._spec.record is not None:
+            for file in (self._spec.record, *_record_files(self._spec.record)):
+                file.unlink(missing_ok=True)
+        if self._spec.state is None or not self._is_made:
+            return
+        if self._in_use:
+            _tell_log(f"{self._loop} was still in use: the state was not saved")
+            return
+        self._device.sync()
+        model = self._device.save(then_record=False)
+        self._place.note_unfinished(store.part_of(self._spec.state))
+        store.save_state(self._spec.state, model, self._facts(), self._store_fd)
+
+    def _detach(self) -> None:
+        """The file below the loop device must be served until that has gone."""
+        self._in_use = bool(loops.detach(self._place.file))
+
+    def _unmount(self) -> None:
+        """Threads that serve a file which is still open never end: the process ends them."""
+        if self._in_use:
+            mounts.drop(self._place.file)
+        else:
+            self._device.unmount()
 
     def _configure_queue(self) -> None:
         """The block layer sees the drive that the profile describes."""
@@ -312,27 +347,21 @@ class Daemon:
             self._recording.note_change(what)
 
 
-@contextlib.contextmanager
-def _loop_over(file: Path) -> Iterator[Path]:
-    losetup = find_program("losetup")
-    command = [losetup, "--find", "--show", "--direct-io=on", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split()) or "losetup failed"
-        raise TargetError(f"no loop device to be had ({said}): is the loop module there?")
-    loop = Path(done.stdout.strip())
-    try:
-        yield loop
-    finally:
-        _detach(losetup, loop, file)
+def _record_files(record: Path) -> tuple[Path, Path]:
+    """What is no record without its end: see recording.py."""
+    return record.with_name(record.name + ".part"), record.with_name(record.name + ".initial")
 
 
-def _detach(losetup: str, loop: Path, file: Path) -> None:
-    """Detaches it and waits until that has happened: the file below must be served till then."""
-    subprocess.run([losetup, "--detach", str(loop)], capture_output=True, check=False)
-    deadline = time.monotonic() + 10
-    while loop in registry.loops_over(file) and time.monotonic() < deadline:
-        time.sleep(0.005)
+def _new_record_files(record: Path) -> tuple[Path, Path]:
+    """The same. Raises TargetError if somebody has such a file already."""
+    for file in (record, *_record_files(record)):
+        if file.exists():
+            raise TargetError(f"{file} exists: choose another name for the record")
+    return _record_files(record)
+
+
+def _tell_log(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the log is our output
 
 
 def main() -> None:
@@ -341,19 +370,37 @@ def main() -> None:
     for fd in (lock_fd, ready_fd):
         os.set_inheritable(fd, False)
     place = Place(folder.name)
-    with os.fdopen(ready_fd, "w") as ready:
+    with contextlib.suppress(BrokenPipeError):  # who wanted the device is no more: it goes, too
         try:
-            spec = LiveSpec.model_validate_json((folder / "spec.json").read_text())
-            daemon = Daemon(place, spec)
-            about = daemon.open()
-            (folder / "about.json").write_text(json.dumps(about))
-        except HarnessError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            ready.write(json.dumps({"error": str(error)}))
-            sys.exit(2)
-        ready.write(json.dumps(about))
+            _serve(place, ready_fd)
+        except HarnessError as error:  # at its end: nobody else would hear of it
+            _tell_log(str(error))
+            os._exit(2)
+    registry.discard(place)
+    os._exit(0)  # not even threads that wait for a device in use may keep the process
+
+
+def _serve(place: Place, ready_fd: int) -> None:
+    """A device from its creation to its end; says on `ready_fd` what came of it."""
+    try:
+        spec = LiveSpec.model_validate_json((place.folder / "spec.json").read_text())
+        daemon = Daemon(place, spec)
+        about = daemon.open()
+    except HarnessError as error:  # who asked for the device removes what is left of the attempt
+        _say(ready_fd, {"error": str(error)})
+        os._exit(2)
+    try:
+        (place.folder / "about.json").write_text(json.dumps(about))
+        _say(ready_fd, about)
+    except BrokenPipeError:
+        daemon.close()
+        raise
     daemon.run()
-    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _say(ready_fd: int, what: dict[str, Any]) -> None:
+    with os.fdopen(ready_fd, "w") as ready:
+        ready.write(json.dumps(what))
 
 
 if __name__ == "__main__":

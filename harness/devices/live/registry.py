@@ -1,40 +1,44 @@
 """Which live devices there are: one folder each below /run/flashlab, and what it proves.
 
-    NAME/device        the file that the core serves; the loop device lies over it
-    NAME/lock          locked by the device's process for as long as it lives
-    NAME/owner         locked by whoever wants the device to end with it, if anybody does
+    NAME/device-TOKEN  the file that the core serves; the loop device over it is marked with it
+    NAME/lock          held by the device's process for as long as it lives
+    NAME/owner         held by whoever wants the device to end with it; gone if nobody does
     NAME/control.sock  see control.py
+    NAME/unfinished    paths of files that are not worth anything before they are finished
     NAME/spec.json     what was asked for;  NAME/about.json  what came of it;  NAME/log
 
-Everything that belongs to a device is found through these paths: the loop device by its backing
-file, the FUSE mount by its place, file systems by the loop device below them. So `clean` touches
-nothing that is not ours.
+A device is made in a folder without a name (.new-*) and goes through one (.old-*), so that a name
+is either a whole device's or free. Everything that belongs to a device is found through this:
+its process by the lock that it holds, the loop device by its mark, file systems by the loop
+device's number, the FUSE mount by its place. So `clean` touches nothing that is not ours.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
-import signal
-import subprocess
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness import locks, mounts
+from harness.devices.live import loops
 from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
-from harness.programs import find_program
 
 ROOT: Final = Path("/run/flashlab")
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")
-_UNNAMED: Final = ".new-"
-_LIMIT_S: Final = 20.0
+_NEW: Final = ".new-"
+_OLD: Final = ".old-"
+_FILE: Final = "device-"
+_LIMIT_S: Final = 10.0
+_ATTEMPTS: Final = 3
+_LAZILY: Final = "lazily"
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Place:
     @property
     def file(self) -> Path:
         """What the loop device lies over."""
-        return self.folder / "device"
+        names = os.listdir(self.folder) if self.folder.is_dir() else []  # noqa: PTH208 - no stat
+        return self.folder / next((n for n in names if n.startswith(_FILE)), _FILE)
 
     @property
     def socket(self) -> Path:
@@ -63,60 +68,142 @@ class Place:
         """What its process said."""
         return self.folder / "log"
 
+    @property
+    def lock(self) -> Path:
+        """Held by its process."""
+        return self.folder / "lock"
+
     def about(self) -> dict[str, Any]:
         """What came of the creation: pid, loop device and more; empty before it has ended well."""
         return _json(self.folder / "about.json")
 
     def is_alive(self) -> bool:
         """Whether the device's process lives."""
-        return _is_locked(self.folder / "lock")
+        return locks.is_held(self.lock)
 
     def is_abandoned(self) -> bool:
-        """Whether somebody wanted the device to end with it, and is no more."""
-        owner = self.folder / "owner"
-        return owner.exists() and not _is_locked(owner)
+        """Whether somebody wanted the device to end with it, or was making it, and is no more."""
+        return locks.is_free(self.folder / "owner")
+
+    def last_words(self) -> str:
+        """The last line that its process said."""
+        try:
+            said = self.log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            said = []
+        return said[-1] if said else "it said nothing"
+
+    def note_unfinished(self, *paths: Path) -> None:
+        """The device's process is about to make these files: without it they are worth nothing."""
+        with (self.folder / "unfinished").open("a") as notes:
+            notes.writelines(json.dumps(str(path)) + "\n" for path in paths)
+
+    def forget_unfinished(self, *paths: Path) -> None:
+        """These have been finished, or deleted."""
+        left = [path for path in self.unfinished() if path not in paths]
+        part = self.folder / "unfinished.part"
+        part.write_text("".join(json.dumps(str(path)) + "\n" for path in left))
+        part.rename(self.folder / "unfinished")
+
+    def unfinished(self) -> list[Path]:
+        """What was noted; a line that was cut off was noted of nothing yet."""
+        try:
+            lines = (self.folder / "unfinished").read_text().splitlines()
+        except OSError:
+            return []
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                found.append(Path(json.loads(line)))
+        return found
 
 
-def new_place(name: str) -> tuple[Place, int]:
-    """A folder for a new device, and a descriptor that holds its lock.
+@dataclass
+class Creation:
+    """Held by whoever makes a device: its place, and the locks that keep `clean` away from it."""
 
-    The lock is taken before the folder has its name, so that nobody takes it for a dead device's.
-    Raises BadParameter or TargetError, and then makes nothing.
+    place: Place
+    lock: int
+    owner: int
+
+    def hand_over(self) -> None:
+        """The device's process lives: from now on only that holds its lock."""
+        os.close(self.lock)
+
+    def disown(self) -> None:
+        """The device shall outlive its maker. The file goes first: see `locks`."""
+        (self.place.folder / "owner").unlink(missing_ok=True)
+        os.close(self.owner)
+
+    def undo(self) -> None:
+        """Removes all traces of an attempt."""
+        remove_traces(self.place)
+        os.close(self.lock)
+        os.close(self.owner)
+
+
+def begin(name: str, profile: str) -> Creation:
+    """A folder for a new device: `name`, or the first free one that the profile suggests.
+
+    Its locks are held before it has its name, so that nobody takes it for a dead device's. Raises
+    BadParameter or TargetError, and then makes nothing.
     """
-    if not _NAME.match(name):
+    if name and not _NAME.match(name):
         raise BadParameter(
             f"name {name!r}: lower-case letters, digits, - and _ only, at most 32 of them"
         )
-    place = Place(name)
-    try:
-        ROOT.mkdir(mode=0o700, exist_ok=True)
-        unnamed = Path(tempfile.mkdtemp(prefix=_UNNAMED, dir=ROOT))
-    except OSError as error:
-        raise TargetError(f"{ROOT}: {error.strerror}: live devices need root") from error
-    lock = _locked(unnamed / "lock")
-    try:
-        unnamed.rename(place.folder)
-    except OSError as error:
+    with _root():
+        try:
+            unnamed = Path(tempfile.mkdtemp(prefix=_NEW, dir=ROOT))
+        except OSError as error:
+            raise TargetError(
+                f"{ROOT}: {error.strerror}: live devices need a writable /run"
+            ) from error
+        lock, owner = (locks.hold(unnamed / which) for which in ("lock", "owner"))
+        (unnamed / f"{_FILE}{secrets.token_hex(4)}").touch(mode=0o600)
+        for candidate in [name] if name else _names_for(profile):
+            with contextlib.suppress(OSError):
+                unnamed.rename(ROOT / candidate)
+                return Creation(Place(candidate), lock, owner)
         shutil.rmtree(unnamed)
-        os.close(lock)
-        raise TargetError(
-            f"there is a device called {name}: choose another --name, or remove it"
-        ) from error
-    return place, lock
+    for fd in (lock, owner):
+        os.close(fd)
+    raise TargetError(
+        f"there is a device called {name}: choose another --name, or `harness device remove {name}`"
+    )
 
 
-def free_name(profile: str) -> str:
-    """A name that no device has, from the profile's: 'mx500', 'mx500-2', ..."""
-    stem = re.sub(r"[^a-z0-9_-]", "-", Path(profile).stem.lower())[:24]
-    taken = set(list_names())
-    return next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 10_000))) if n not in taken)
+@contextlib.contextmanager
+def _root() -> Iterator[None]:
+    """The folder of all devices, made if need be, and not removed meanwhile."""
+    while True:
+        try:
+            ROOT.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise TargetError(
+                f"{ROOT}: {error.strerror}: live devices need a writable /run"
+            ) from error
+        with locks.folder_lock(ROOT, shared=True) as there:
+            if there:
+                yield
+                return
+
+
+def _names_for(profile: str) -> Iterator[str]:
+    stem = re.sub(r"[^a-z0-9_-]", "-", Path(profile).stem.lower()).lstrip("-_")[:24] or "device"
+    yield stem
+    yield from (f"{stem}-{i}" for i in range(2, 1000))
 
 
 def list_names() -> list[str]:
-    """Names of all devices, those that only left traces included."""
-    if not ROOT.is_dir():
+    """Names of all devices, those that only left traces included. Raises TargetError."""
+    try:
+        names = os.listdir(ROOT)  # noqa: PTH208 - the entries need not be looked at
+    except FileNotFoundError:
         return []
-    return sorted(path.name for path in ROOT.iterdir() if path.is_dir() and _NAME.match(path.name))
+    except OSError as error:
+        raise TargetError(f"{ROOT}: {error.strerror}: live devices need root") from error
+    return sorted(name for name in names if _NAME.match(name))
 
 
 def existing(name: str) -> Place:
@@ -126,123 +213,113 @@ def existing(name: str) -> Place:
     return Place(name)
 
 
-def owned(place: Place) -> int:
-    """Makes the device's life depend on the caller's: a descriptor, to be kept open for as long."""
-    return _locked(place.folder / "owner")
-
-
-def clean(*, everything: bool = False) -> list[str]:
+def clean(*, everything: bool = False) -> tuple[list[str], list[str]]:
     """Removes what killed processes have left behind; with `everything`, living devices as well.
 
-    A device goes if its process is dead, or if its owner is. Returns what was done, a line each.
+    A device goes if its process is dead, or if its owner is. What does not go does not keep the
+    others. Returns what was done and what could not be, a line each.
     """
-    done = []
-    for name in list_names():
-        place = Place(name)
-        if everything or not place.is_alive() or place.is_abandoned():
-            done += remove_traces(place)
-    for unnamed in ROOT.glob(f"{_UNNAMED}*"):
-        if not _is_locked(unnamed / "lock") and time.time() - unnamed.stat().st_mtime > _LIMIT_S:
-            shutil.rmtree(unnamed)
-            done.append(f"removed {unnamed}")
-    with contextlib.suppress(OSError):
-        ROOT.rmdir()
-    return done
+    done: list[str] = []
+    failed: list[str] = []
+    names = list_names()
+    with locks.folder_lock(ROOT, shared=False):  # one at a time, and nobody begins a device
+        for place in map(Place, names):
+            if not (everything or not place.is_alive() or place.is_abandoned()):
+                continue
+            try:
+                done += _remove_traces(place)
+            except HarnessError as error:
+                failed.append(f"{place.name}: {error}")
+        for prefix in (_NEW, _OLD):
+            for unnamed in ROOT.glob(f"{prefix}*"):
+                shutil.rmtree(unnamed, ignore_errors=True)
+                done.append(f"removed {unnamed}")
+        with contextlib.suppress(OSError):
+            ROOT.rmdir()
+    return done, failed
 
 
 def remove_traces(place: Place) -> list[str]:
-    """Ends the device's process, if it lives, and removes all that belongs to it."""
-    done = []
-    for loop in loops_over(place.file):
-        for mount in mounts_of(loop):
-            _run("umount", str(mount))
-            done.append(f"{place.name}: unmounted {mount}")
-    if place.is_alive() and (pid := place.about().get("pid")):
-        _end(place, pid)
-        done.append(f"{place.name}: ended process {pid}")
-    for loop in loops_over(place.file):
-        _run("losetup", "--detach", str(loop))
-        _wait_until(lambda: not loops_over(place.file), f"{loop} stays attached")
-        done.append(f"{place.name}: detached {loop}")
-    while _is_mount(place.file):
-        _run("umount", "--lazy", str(place.file))
-        done.append(f"{place.name}: unmounted {place.file}")
-    if place.folder.exists():
-        shutil.rmtree(place.folder)
-        done.append(f"{place.name}: removed {place.folder}")
-    return done
+    """Ends the device's process, if it lives, and removes all that belongs to it.
+
+    Returns what was done. Raises TargetError for what cannot be, and leaves the folder then, so
+    that it is found again.
+    """
+    with locks.folder_lock(ROOT, shared=False):  # nobody else gets the name meanwhile
+        return _remove_traces(place)
 
 
-def loops_over(file: Path) -> list[Path]:
-    """Loop devices over a file."""
-    found = []
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+def _remove_traces(place: Place) -> list[str]:
+    if not place.folder.is_dir():
+        return []
+    file = place.file
+    locks.wake_holders(place.lock)
+    done = _unmount_while_it_lives(place)
+    done += [f"ended process {pid}" for pid in locks.end_holders(place.lock)]
+    for _ in range(_ATTEMPTS):  # somebody may be mounting it just now
+        done += _unmount_all(file)
+        patient = not any(_LAZILY in line for line in done)
+        detached = _detach(file, patient=patient)
+        if not loops.over(file) or not _is_mounted(file):
+            break
+    done += detached
+    if mounts.is_point(file):
+        mounts.drop(file)
+        done.append(f"unmounted {file}")
+    done += _delete_unfinished(place)
+    discard(place)
+    return [f"{place.name}: {line}" for line in [*done, f"removed {place.folder}"]]
+
+
+def _unmount_while_it_lives(place: Place) -> list[str]:
+    """Unmounts, so that what the kernel still has to write is written; not if that hangs."""
+    if not place.is_alive():
+        return []
+    try:
+        return _unmount_all(place.file)
+    except mounts.Hangs:
+        return ["its file system does not answer: ended without writing it back"]
+
+
+def unmount_all(place: Place) -> list[str]:
+    """Unmounts every file system on a device; returns how. Raises TargetError."""
+    return _unmount_all(place.file)
+
+
+def _unmount_all(file: Path) -> list[str]:
+    return [mounts.unmount(mount) for loop in loops.over(file) for mount in mounts.of_device(loop)]
+
+
+def _is_mounted(file: Path) -> bool:
+    return any(mounts.of_device(loop) for loop in loops.over(file))
+
+
+def _detach(file: Path, *, patient: bool) -> list[str]:
+    attached = loops.over(file)
+    busy = loops.detach(file, limit_s=_LIMIT_S if patient else 0.5)
+    return [
+        f"{loop} is in use, and detaches itself after its last user"
+        if loop in busy
+        else f"detached {loop}"
+        for loop in attached
+    ]
+
+
+def _delete_unfinished(place: Place) -> list[str]:
+    deleted = []
+    for path in place.unfinished():
         with contextlib.suppress(OSError):
-            if backing.read_text().rstrip("\n").removesuffix(" (deleted)") == str(file):
-                found.append(Path("/dev") / backing.parts[3])
-    return sorted(found)
+            path.unlink()
+            deleted.append(f"deleted {path}, which was not finished")
+    return deleted
 
 
-def mounts_of(device: Path) -> list[Path]:
-    """Where a block device is mounted, innermost first."""
-    number = _number_of(device)
-    found = [Path(fields[4]) for fields in _mount_table() if fields[2] == number]
-    return found[::-1]
-
-
-def _number_of(device: Path) -> str:
-    return (Path("/sys/block") / device.name / "dev").read_text().strip()
-
-
-def _is_mount(file: Path) -> bool:
-    return any(_unescaped(fields[4]) == str(file) for fields in _mount_table())
-
-
-def _mount_table() -> list[list[str]]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [[_unescaped(field) for field in line.split()] for line in lines]
-
-
-def _unescaped(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
-
-
-def _end(place: Place, pid: int) -> None:
-    """The lock says that the process lives, so its number is still its own."""
-    for last_word in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, last_word)
-        with contextlib.suppress(HarnessError):
-            _wait_until(lambda: not place.is_alive(), f"process {pid} does not end")
-            return
-
-
-def _wait_until(holds: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TargetError(f"{otherwise}: see who uses it (fuser, lsof), then run this again")
-        time.sleep(0.02)
-
-
-def _locked(path: Path) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return fd
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+def discard(place: Place) -> None:
+    """Frees a device's name at once, then deletes its folder."""
+    gone = ROOT / f"{_OLD}{secrets.token_hex(4)}"
+    with contextlib.suppress(FileNotFoundError):  # its process was quicker
+        place.folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -251,10 +328,3 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _run(program: str, *arguments: str) -> None:
-    command = [find_program(program), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise TargetError(f"{program}: {' '.join(done.stderr.split())}")

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.devices.live.store import check_path, free_bytes
+from harness.devices.live.store import check_folder, check_path, check_state, free_bytes
 from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile, load_device
 from harness.devices.scaling import scaled_to
 from harness.errors import BadParameter, TargetError
@@ -26,8 +26,9 @@ class LiveSpec(BaseModel):
     disk of that size is the outer part of the profile's disk. 0: as large as the profile says.
 
     `store` is where the data lies: a sparse file, or "memory". It must have room for all of it,
-    unless the device is `thin`. `state` keeps the model's state over a stop, beside a store that is
-    kept, too. `record` receives every request as the model sees it (Parquet).
+    unless the device is `thin`. The file stays when the device ends. `state` keeps the model's
+    state over a stop as well; with it, a store that is there already is continued. `record`
+    receives every request as the model sees it (Parquet).
 
     `speed` none answers at once and asks no model. With `slowdown` N the model's time runs N times
     slower than the clock, 0 lets the device choose N for itself. `condition` is what a flash drive
@@ -96,11 +97,8 @@ class LiveSpec(BaseModel):
             raise BadParameter(
                 "state: what lies in memory does not survive: give --store PATH, too"
             )
-        if self.state is not None and not self.state.parent.is_dir():
-            raise TargetError(f"{self.state}: there is no folder {self.state.parent}")
         if self.record is not None:
-            if not self.record.parent.is_dir():
-                raise TargetError(f"{self.record}: there is no folder {self.record.parent}")
+            check_folder(self.record)
             if self.record.exists():
                 raise TargetError(f"{self.record} exists: choose another name for the record")
         self._check_room(size)
@@ -111,6 +109,8 @@ class LiveSpec(BaseModel):
             what, instead = "memory", "--store PATH"
         else:
             check_path(Path(self.store), keep=self.state is not None)
+            if self.state is not None:
+                check_state(self.state.absolute(), Path(self.store).absolute())
             free = free_bytes(Path(self.store))
             what, instead = f"the store {self.store}", "another --store"
         if not self.thin and free < size_bytes + _SPARE_BYTES:

@@ -3,10 +3,16 @@
 A store ends with a label that makes it ours and says which saved state of the model belongs to its
 data: none while a device uses it. So a device that was killed cannot continue with a state older
 than its data.
+
+The file that somebody named for his data is his: it stays when the device ends, with or without a
+saved state, and after a kill. Only a device that never came to be takes its new file with it. A
+later device continues a store if it is given a place for the state, too; if there is no saved state
+yet, its model knows nothing of the data.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -19,6 +25,7 @@ from uuid import uuid4
 
 from harness import _core
 from harness.errors import DataFolderError, TargetError
+from harness.units import format_bytes
 
 _BEHIND_BYTES: Final = 64 << 20
 """Room behind the data: for what measures the path, and for the label."""
@@ -35,21 +42,44 @@ class Label:
     state: str
 
 
-def check_path(path: Path, *, keep: bool) -> None:
-    """Raises TargetError unless `path` is new or, with `keep`, a store of an earlier device."""
+def check_folder(path: Path) -> None:
+    """Raises TargetError unless a file may be made at `path`, or is there already."""
     if not path.parent.is_dir():
         raise TargetError(f"{path}: there is no folder {path.parent}: create it or choose another")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise TargetError(f"{path}: {path.parent} is not writable: choose another folder")
+    if path.is_dir():
+        raise TargetError(f"{path} is a folder: give the path of a file")
+
+
+def check_path(path: Path, *, keep: bool) -> None:
+    """Raises TargetError unless `path` is new or, with `keep`, a store of an earlier device."""
+    check_folder(path)
     if not path.exists() and not path.is_symlink():
         return
     if path.is_symlink() or not stat.S_ISREG(path.stat().st_mode):
         raise TargetError(f"{path} is not a plain file: give the path of a file to make")
     if not keep:
         raise TargetError(
-            f"{path} exists: choose a path that does not, or give --state to continue it"
+            f"{path} exists: choose a path that does not, or continue it by giving --state, too"
         )
     with path.open("rb") as file:
         if _read_label(file.fileno()) is None:
             raise TargetError(f"{path} was not made by this program: choose another path")
+
+
+def check_state(path: Path, store: Path) -> None:
+    """Raises TargetError unless a state may be saved at `path` and what is there may be one."""
+    check_folder(path)
+    if path == store:
+        raise TargetError(f"{path}: state and store are two files: give them different paths")
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        raise TargetError(f"{path} is not a plain file: give the path of a file to make")
+    if path.exists() and not store.exists():
+        raise TargetError(
+            f"{path} is there, but not its data, {store}: give the path of that store, or another "
+            "--state"
+        )
 
 
 def free_bytes(path: Path) -> int:
@@ -83,8 +113,13 @@ def open_file(path: Path, size_bytes: int, *, keep: bool) -> int:
         if is_new:
             os.ftruncate(fd, size_bytes + _BEHIND_BYTES)
             write_label(fd, "")
+            _sync_folder(path.parent)
         elif os.fstat(fd).st_size != size_bytes + _BEHIND_BYTES:
-            raise TargetError(f"{path} is the store of a device of another size")
+            raise TargetError(
+                f"{path} is the store of a device of "
+                f"{format_bytes(os.fstat(fd).st_size - _BEHIND_BYTES)}: give that --size, or "
+                "another --store"
+            )
     except BlockingIOError as error:
         os.close(fd)
         raise TargetError(f"{path} is the store of another live device: choose another") from error
@@ -115,46 +150,80 @@ def _read_label(fd: int) -> Label | None:
     return label if label.magic == _MAGIC else None
 
 
+def part_of(path: Path) -> Path:
+    """Where a state is written before it is whole."""
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
 def save_state(path: Path, model: bytes, facts: dict[str, Any], store_fd: int) -> None:
     """Saves a model's state durably, and says in the store that it fits."""
     name = uuid4().hex
     head = {**facts, "name": name, "core": _core.version, "crc": zlib.crc32(model)}
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = part_of(path)
     try:
         with part.open("wb") as file:
             file.write(json.dumps(head).encode() + b"\n" + model)
             file.flush()
             os.fsync(file.fileno())
         part.rename(path)
+        _sync_folder(path.parent)
         write_label(store_fd, name)
     except OSError as error:
-        raise DataFolderError(f"cannot save the state to {path}: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise DataFolderError(f"the state was not saved to {path}: {error.strerror}") from error
 
 
 def load_state(path: Path, facts: dict[str, Any], store_fd: int) -> bytes:
     """The model's state, if it fits this device (`facts`), this build, and the data in the store.
 
-    Raises TargetError if not. From here on no saved state fits the store, until the next one.
+    Raises TargetError if not. It fits until `write_label` says something else.
     """
-    head_line, _, model = path.read_bytes().partition(b"\n")
     try:
+        head_line, _, model = path.read_bytes().partition(b"\n")
         head = json.loads(head_line)
-    except ValueError as error:
-        raise TargetError(f"{path} is not a saved state of a live device") from error
+        name = head["name"]
+    except OSError as error:
+        raise TargetError(f"{path}: {error.strerror}: choose another --state") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise TargetError(
+            f"{path} is not a saved state of a live device: choose another --state"
+        ) from error
     if head.get("crc") != zlib.crc32(model):
-        raise TargetError(f"{path} is damaged: its checksum is wrong")
+        raise TargetError(
+            f"{path} is damaged, its checksum is wrong: delete it to go on with a model that knows "
+            "nothing of the data"
+        )
     if head.get("core") != _core.version:
-        raise TargetError(f"{path} was saved by another version of the models: it cannot be used")
-    for name, value in facts.items():
-        if head.get(name) != value:
+        raise TargetError(
+            f"{path} was saved by another version of the models: delete it to go on with a model "
+            "that knows nothing of the data"
+        )
+    for fact, value in facts.items():
+        if head.get(fact) != value:
             raise TargetError(
-                f"{path} is of a device with another {name}: {head.get(name)}, not {value}"
+                f"{path} is of a device with another {fact.removesuffix('_bytes')}: "
+                f"{_shown(head.get(fact))}, not {_shown(value)}: create that one, or choose "
+                "another --state and --store"
             )
     label = _read_label(store_fd)
-    if label is None or label.state != head["name"]:
+    if label is None or label.state != name:
         raise TargetError(
             f"{path} does not fit the data: the device was not stopped cleanly. The data is whole; "
             "delete the state to go on with a model that knows nothing of it"
         )
-    write_label(store_fd, "")
     return model
+
+
+def _shown(value: Any) -> str:
+    """A fact, short: of a profile its digest's beginning."""
+    return str(value)[:12]
+
+
+def _sync_folder(folder: Path) -> None:
+    """What was renamed in it stays so."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

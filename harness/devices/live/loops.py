@@ -1,0 +1,142 @@
+"""Loop devices over our files, each with a mark that nobody else has.
+
+The mark is the name that the kernel keeps for a loop device (lo_file_name, linux/loop.h). It stays
+when the file below has died or its mount has gone, when all that sysfs still says is "/". A loop
+device is looked at and detached through one open descriptor: as long as that is open, its number
+cannot become another's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from harness.errors import TargetError
+
+CONTROL: Final = Path("/dev/loop-control")
+_CLR_FD: Final = 0x4C01
+_GET_STATUS64: Final = 0x4C05
+_CONFIGURE: Final = 0x4C0A
+_CTL_GET_FREE: Final = 0x4C82
+_DIRECT_IO: Final = 16
+
+# struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encryption (2), flags;
+# file name; the rest is about encryption.
+_INFO: Final = struct.Struct("=5Q4I64s64s32s2Q")
+_CONFIG_HEAD: Final = struct.Struct("=2I")
+_CONFIG_TAIL: Final = bytes(64)
+_LONGEST_MARK: Final = 63
+_ATTEMPTS: Final = 100
+_LIMIT_S: Final = 10.0
+
+
+def attach(file: Path) -> Path:
+    """A new loop device over a file, with direct I/O; its mark is the file's path.
+
+    One system call makes it: a process that is killed has made it or has not. Raises TargetError.
+    """
+    mark = _mark(file)
+    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for _ in range(_ATTEMPTS):
+            if (device := _attach_free(fd, mark)) is not None:
+                return device
+    finally:
+        os.close(fd)
+    raise TargetError("every free loop device was taken by somebody else: run this again")
+
+
+def _attach_free(fd: int, mark: bytes) -> Path | None:
+    """A loop device over the file, or None if another was quicker."""
+    try:
+        with CONTROL.open("rb") as control:
+            device = Path(f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}")
+        loop = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise TargetError(
+            f"no loop device is left ({error.filename or CONTROL}: {error.strerror}): detach one "
+            "(losetup -l), or let this container have more of /dev/loop*"
+        ) from error
+    info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, _DIRECT_IO, mark, b"", b"", 0, 0)
+    try:
+        fcntl.ioctl(loop, _CONFIGURE, _CONFIG_HEAD.pack(fd, 0) + info + _CONFIG_TAIL)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return None
+        raise TargetError(f"{device}: {error.strerror}: Linux 5.8 or newer is needed") from error
+    finally:
+        os.close(loop)
+    return device
+
+
+def over(file: Path) -> list[Path]:
+    """Loop devices with this file's mark."""
+    found = []
+    for device in _candidates(file):
+        with _opened(device) as loop:
+            if loop is not None and _is_marked(loop, file):
+                found.append(device)
+    return sorted(found)
+
+
+def detach(file: Path, limit_s: float = _LIMIT_S) -> list[Path]:
+    """Detaches the loop devices over a file; returns those that are in use even after `limit_s`.
+
+    These detach themselves as soon as the last user has gone.
+    """
+    for device in _candidates(file):
+        with _opened(device) as loop:
+            if loop is not None and _is_marked(loop, file):
+                with contextlib.suppress(OSError):  # somebody else was quicker
+                    fcntl.ioctl(loop, _CLR_FD)
+    deadline = time.monotonic() + limit_s
+    while (left := over(file)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
+
+
+def _candidates(file: Path) -> list[Path]:
+    """Those that sysfs does not rule out; others' are not even opened."""
+    possible = {str(file), "/"}
+    found = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if backing.read_text().rstrip("\n").removesuffix(" (deleted)") in possible:
+                found.append(Path("/dev") / backing.parts[3])
+    return found
+
+
+@contextlib.contextmanager
+def _opened(device: Path) -> Iterator[int | None]:
+    try:
+        fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is_marked(loop: int, file: Path) -> bool:
+    info = bytearray(_INFO.size)
+    try:
+        fcntl.ioctl(loop, _GET_STATUS64, info)
+    except OSError:
+        return False
+    name = bytes(_INFO.unpack(info)[9])
+    return name.split(b"\0")[0] == _mark(file)
+
+
+def _mark(file: Path) -> bytes:
+    mark = os.fsencode(file)
+    assert len(mark) <= _LONGEST_MARK
+    return mark

@@ -1,0 +1,35 @@
+"""Notes its own process in a lease, then becomes the program that it is to be: see leases.py.
+
+Run as a script of its own, with nothing imported that takes time:
+launch.py LEASE RUN ENDING PROGRAM [ARGUMENT ...], where RUN is the number of the run's process and
+ENDING the signal that ends the program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+
+def _start_time() -> int:
+    with open("/proc/self/stat") as file:  # noqa: PTH123 - without pathlib: this must be quick
+        return int(file.read().rpartition(")")[2].split()[19])
+
+
+def main() -> None:
+    """See the module."""
+    lease, run, ending, *command = sys.argv[1:]
+    note = os.path.join(lease, f"process-{os.getpid()}")  # noqa: PTH118
+    facts = {"pid": os.getpid(), "start_time": _start_time(), "ending": int(ending)}
+    with open(f"{note}.part", "w") as file:  # noqa: PTH123
+        json.dump(facts, file)
+    os.rename(f"{note}.part", note)  # noqa: PTH104
+    if os.getppid() != int(run):  # it was killed before it could be told
+        os.remove(note)  # noqa: PTH107
+        sys.exit(1)
+    os.execvp(command[0], command)  # noqa: S606 - to become it is what this is for
+
+
+if __name__ == "__main__":
+    main()

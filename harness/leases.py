@@ -1,0 +1,219 @@
+"""What a run has started or made and must not outlive it: servers, folders.
+
+    with leases.open_lease() as lease:
+        folder = lease.new_folder(Path("/tmp"), "flashlab-pg-")
+        process = lease.start([...], ending=signal.SIGQUIT)
+
+A lease is a folder below /run/flashlab/.leases (without root: in the user's own place), with a lock
+that the run holds for as long as it lives, and notes:
+
+    TOKEN/lock            held by the run
+    TOKEN/process-PID     a process's start time, and the signal that ends it
+    TOKEN/folder-TOKEN    the path of a folder, noted before it is made
+
+A process is ours if it has the number and the start time that were noted; it notes them itself,
+before it becomes the program that it is to be. A folder is ours if it has the noted path and, in a
+file in it, the note's token. Names prove nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness import launch, locks, mounts, processes
+from harness.errors import HarnessError, TargetError
+
+_FOR_ROOT: Final = Path("/run/flashlab/.leases")
+_TOKEN_FILE: Final = ".flashlab-lease"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a living run has; `folder` holds its notes."""
+
+    folder: Path
+
+    def new_folder(self, parent: Path, prefix: str) -> Path:
+        """A new folder that only we may enter; deleted with the lease. Raises TargetError."""
+        token = secrets.token_hex(8)
+        path = parent.absolute() / f"{prefix}{token}"
+        note = self.folder / f"folder-{token}"
+        note.write_text(json.dumps(str(path)))
+        try:
+            path.mkdir(mode=0o700)
+            (path / _TOKEN_FILE).write_text(token)
+        except OSError as error:
+            _delete_folder(note)
+            raise TargetError(f"{path}: {error.strerror}: choose another folder") from error
+        return path
+
+    def delete_folder(self, path: Path) -> None:
+        """Deletes one of our folders with all that is in it. Raises TargetError."""
+        for note in self.folder.glob("folder-*"):
+            if _noted_path(note) == path:
+                _delete_folder(note)
+
+    def start(
+        self, command: Sequence[str], *, ending: signal.Signals = signal.SIGTERM, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Starts a process that `clean` ends with that signal if we cannot; options as of Popen."""
+        notes = [str(self.folder), str(os.getpid()), str(int(ending))]
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", launch.__file__, *notes, *command], **options
+        )
+
+
+@contextlib.contextmanager
+def open_lease() -> Iterator[Lease]:
+    """A lease for as long as the block runs; then its folders go, and processes that still live."""
+    folder, lock = _new_lease()
+    try:
+        yield Lease(folder)
+    finally:
+        failed = _try(_end_process, folder.glob("process-*"))[1]
+        failed += _try(_delete_folder, folder.glob("folder-*"))[1]
+        if not failed:
+            shutil.rmtree(folder)
+        os.close(lock)
+    if failed:
+        raise TargetError("; ".join(failed))
+
+
+def end_processes() -> tuple[list[str], list[str]]:
+    """Ends processes of runs that are no more. Returns what was done, and what could not be."""
+    with locks.folder_lock(_root(), shared=False):
+        notes = [note for lease in _dead() for note in lease.glob("process-*")]
+        return _try(_end_process, notes)
+
+
+def delete_folders() -> tuple[list[str], list[str]]:
+    """Deletes folders of runs that are no more, and forgets these runs; after their processes."""
+    root = _root()
+    with locks.folder_lock(root, shared=False):
+        notes = [note for lease in _dead() for note in lease.glob("folder-*")]
+        done, failed = _try(_delete_folder, notes)
+        for lease in _dead():
+            if not [*lease.glob("process-*"), *lease.glob("folder-*")]:
+                shutil.rmtree(lease, ignore_errors=True)
+        for empty in (root, root.parent):
+            with contextlib.suppress(OSError):
+                empty.rmdir()
+    return done, failed
+
+
+def _root() -> Path:
+    if os.geteuid() == 0:
+        return _FOR_ROOT
+    own = Path(f"/run/user/{os.geteuid()}")
+    shared = Path(tempfile.gettempdir())
+    return (own if own.is_dir() else shared) / f"flashlab-leases-{os.geteuid()}"
+
+
+def _new_lease() -> tuple[Path, int]:
+    """A lease's folder and the descriptor that holds its lock."""
+    root = _root()
+    while True:
+        try:
+            for each in (root.parent, root):
+                each.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise TargetError(
+                f"{root}: {error.strerror}: it has to be a folder of yours"
+            ) from error
+        _check_owner(root)
+        with locks.folder_lock(root, shared=True) as there:
+            if there:
+                folder = root / secrets.token_hex(8)
+                folder.mkdir(mode=0o700)
+                return folder, locks.hold(folder / "lock")
+
+
+def _check_owner(folder: Path) -> None:
+    """A folder that somebody else has made could name what he wants us to end or delete."""
+    facts = folder.lstat()
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise TargetError(f"{folder} is not only yours: remove it")
+
+
+def _dead() -> list[Path]:
+    """Leases whose run is no more."""
+    root = _root()
+    if not root.is_dir():
+        return []
+    _check_owner(root)
+    leases = [path for path in sorted(root.iterdir()) if path.is_dir()]
+    return [lease for lease in leases if not locks.is_held(lease / "lock")]
+
+
+def _try(action: Callable[[Path], str], notes: Any) -> tuple[list[str], list[str]]:
+    done, failed = [], []
+    for note in notes:
+        try:
+            done.append(action(note))
+        except HarnessError as error:
+            failed.append(str(error))
+    return [line for line in done if line], failed
+
+
+def _end_process(note: Path) -> str:
+    """Ends a noted process, if it still is the one; returns what was done."""
+    done = ""
+    facts = _read(note)
+    if isinstance(facts, dict):
+        pid = int(facts["pid"])
+        with processes.opened(pid) as process:
+            if process is not None and processes.start_time(pid) == facts["start_time"]:
+                processes.end(process, signal.Signals(facts["ending"]))
+                done = f"ended process {pid}"
+    note.unlink(missing_ok=True)
+    return done
+
+
+def _delete_folder(note: Path) -> str:
+    """Deletes a noted folder, if it is the one; returns what was done."""
+    path = _noted_path(note)
+    if path is None or not path.is_dir() or path.is_symlink() or not _is_ours(path, note):
+        note.unlink(missing_ok=True)
+        return ""
+    if inside := mounts.below(path):
+        raise TargetError(f"{path}: something is mounted at {inside[0]}: unmount it first")
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise TargetError(f"{path}: not deleted: {error}") from error
+    note.unlink(missing_ok=True)
+    return f"deleted {path}"
+
+
+def _is_ours(path: Path, note: Path) -> bool:
+    """By its token; without one, only an empty folder that we were killed in making."""
+    token = note.name.removeprefix("folder-")
+    try:
+        return (path / _TOKEN_FILE).read_text() in (token, "")
+    except FileNotFoundError:
+        return not any(path.iterdir())
+
+
+def _noted_path(note: Path) -> Path | None:
+    path = _read(note)
+    return Path(path) if isinstance(path, str) else None
+
+
+def _read(note: Path) -> Any:
+    """What was noted; None if we were killed while noting it, which comes before all else."""
+    try:
+        return json.loads(note.read_text())
+    except (OSError, ValueError):
+        return None
