@@ -27,5 +27,5 @@ def test_a_job_does_what_it_says(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
     need("fio")
-    with pytest.raises(DeviceError, match=r"fio failed on .*nothing"):
-        fio.run(tmp_path / "nothing" / "here", {"rw": "read", "bs": "4k", "size": "4k"})
+    with pytest.raises(DeviceError, match=r"fio failed on .*file: .*rw"):
+        fio.run(tmp_path / "file", {"rw": "sideways", "bs": "4k", "size": "4k"})
