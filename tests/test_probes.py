@@ -456,6 +456,11 @@ def device() -> Iterator[Path]:
         pytest.skip(f"no loop device to be had: {made.stderr.strip()}")
     path = Path(made.stdout.strip())
     try:
+        # Whoever had this loop device before may have forbidden discards: that stays with it.
+        queue = Path("/sys/block") / path.name / "queue"
+        most = int((queue / "discard_max_hw_bytes").read_text())
+        grain = int((queue / "discard_granularity").read_text())
+        (queue / "discard_max_bytes").write_text(str(most // grain * grain))
         yield path
     finally:
         subprocess.run([losetup, "--detach", str(path)], check=True)
