@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -10,10 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -440,6 +441,10 @@ def test_only_block_devices_have_counters(path: Path) -> None:
 real = [pytest.mark.real, pytest.mark.root]
 
 
+LOOP_CTL_ADD = 0x4C80  # linux/loop.h
+LOOP_CTL_REMOVE = 0x4C81
+
+
 @pytest.fixture
 def device() -> Iterator[Path]:
     """A loop device in memory, with direct I/O."""
@@ -449,17 +454,30 @@ def device() -> Iterator[Path]:
     backing = folder / f"flashlab-test-{os.getpid()}-{time.monotonic_ns()}.img"
     with backing.open("wb") as file:
         file.truncate(256 << 20)
-    command = [losetup, "--find", "--show", "--direct-io=on", str(backing)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        backing.unlink()
-        pytest.skip(f"no loop device to be had: {made.stderr.strip()}")
-    path = Path(made.stdout.strip())
-    try:
-        yield path
-    finally:
-        subprocess.run([losetup, "--detach", str(path)], check=True)
-        backing.unlink()
+    # A new one: to forbid discards stays with a loop device, whatever it is used for next.
+    with Path("/dev/loop-control").open("rb") as control:
+        number = fcntl.ioctl(control, LOOP_CTL_ADD, -1)
+        path = Path(f"/dev/loop{number}")
+        try:
+            subprocess.run([losetup, "--direct-io=on", str(path), str(backing)], check=True)
+            try:
+                yield path
+            finally:
+                subprocess.run([losetup, "--detach", str(path)], check=True)
+        finally:
+            backing.unlink()
+            for _ in range(500):
+                if removed(control, number):
+                    break
+                time.sleep(0.01)  # it is detached when the last who looks at it has closed it
+
+
+def removed(control: BinaryIO, number: int) -> bool:
+    """Whether a loop device is gone now; False while somebody still has it open."""
+    with suppress(OSError):
+        fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+        return True
+    return False
 
 
 def fio(path: Path, *options: str) -> None:
@@ -650,7 +668,7 @@ def test_a_file_system(device: Path, tmp_path: Path, name: str) -> None:
                 os.fsync(opened.fileno())
         for i in range(4):
             (folder / f"f{i}").unlink()
-        os.sync()
+        subprocess.run(["sync", "-f", str(folder)], check=True)  # not the file systems of others
     table = pq.read_table(path).to_pandas()
     if name == "ext4_extents":
         allocated = table[(table.event == "allocate") & (table.blocks >= 1)]
