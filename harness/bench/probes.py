@@ -1,7 +1,8 @@
 """Figures of the probes: nothing lost at the highest rate, what they cost, how fast rows are read.
 
-All of it on a loop device over memory; `measure_on` takes any other block device that may be
-written to.
+At the highest rate on a loop device over memory, which is several times as fast as anything that
+the probes are for, and on a live device without delay; and on live devices that keep their drive's
+times, as in every experiment.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,51 +22,89 @@ import pyarrow as pa
 from rich.console import Console
 
 from harness.bench.figure import Figure
-from harness.errors import HarnessError, MissingTool, TraceIncomplete
+from harness.devices import live
+from harness.devices.live import LiveDevice, LiveSpec
+from harness.errors import MissingTool, TargetError, TraceIncomplete
 from harness.paths import Project
 from harness.probes import bpftrace, scripts
 from harness.probes.bpftrace import Buffers
 from harness.probes.lines import Lines
-from harness.probes.recorder import Recorder
+from harness.probes.recorder import DeviceCounters, Recorder
+from harness.workloads import fio
 
+Options = Mapping[str, str | int]
 _COMMAND: Final = "make bench ONLY=probes"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 (a file of our own name in it)
 _DEVICE_BYTES: Final = 1 << 30
 _COST_RUNS: Final = 5
 _RUN_S: Final = 3
-_PACED_IOPS: Final = 10_000
+_PROFILES: Final = ("intel_x25e_32gb", "samsung_980_1tb", "seagate_250gb")
+_FILL: Final[Options] = {"rw": "write", "bs": "1m", "iodepth": 8, "size": "1g"}
 _ROWS: Final = 1_000_000
 _SCRIPTS: Final = ("block_io", "io_histograms")
-_WORKLOADS: Final = {
-    "random 4 KiB reads, depth 32": ("--rw=randread",),
-    "random 4 KiB writes, depth 32": ("--rw=randwrite",),
-    "random 4 KiB reads and writes, depth 32, a flush every 64": ("--rw=randrw", "--fsync=64"),
+_ALWAYS: Final[Options] = {
+    "ioengine": "io_uring",
+    "direct": 1,
+    "bs": "4k",
+    "iodepth": 32,
+    "norandommap": 1,
+}
+_WORKLOADS: Final[dict[str, Options]] = {
+    "random 4 KiB reads, depth 32": {"rw": "randread"},
+    "random 4 KiB writes, depth 32": {"rw": "randwrite"},
+    "random 4 KiB reads and writes, depth 32, a flush every 64": {"rw": "randrw", "fsync": 64},
 }
 
 
-def measure(_project: Project, console: Console) -> Iterator[Figure]:
+def measure(project: Project, console: Console) -> Iterator[Figure]:
     """All figures of the group."""
-    console.print("recording at the highest rate, cost beside runs without: about 2 minutes")
+    console.print("recording at the highest rate, cost beside runs without: about 4 minutes")
     yield _parser_speed()
     try:
         bpftrace.program()
-        with memory_device() as device:
-            yield from measure_on(device)
-    except (MissingTool, FileNotFoundError) as missing:
+        with TemporaryDirectory(prefix="flashlab-probes-") as folder:
+            trace = Path(folder) / "trace.parquet"
+            yield from _on_memory(trace)
+            yield from _on_live_devices(project, trace)
+    except (MissingTool, TargetError) as missing:
         yield Figure("probes on a device", "", "", _COMMAND, missing=str(missing))
 
 
-def measure_on(device: Path) -> Iterator[Figure]:
-    """The figures that need a device. It is written to."""
-    _fio(device, "--rw=write", "--bs=1M", "--iodepth=8")
-    with TemporaryDirectory(prefix="flashlab-probes-") as folder:
-        trace = Path(folder) / "trace.parquet"
+def _on_memory(trace: Path) -> Iterator[Figure]:
+    where = "loop device over memory"
+    with memory_device() as device:
+        _fio(device, _FILL)
         for name, options in _WORKLOADS.items():
-            yield _completeness(device, trace, name, options)
+            yield _completeness(device, trace, f"{where}, {name}", options, None)
         yield _forced_loss(device, trace)
         for script in _SCRIPTS:
-            yield _cost(device, trace, script, None)
-            yield _cost(device, trace, script, _PACED_IOPS)
+            yield _cost(device, trace, script, f"{where}, as fast as two processors go")
+
+
+def _on_live_devices(project: Project, trace: Path) -> Iterator[Figure]:
+    for profile in _PROFILES:
+        spec = LiveSpec(
+            profile=profile, profiles=project.profiles, size_bytes=_DEVICE_BYTES, slowdown=0
+        )
+        with live.created(spec) as device:
+            device.set_speed("none")
+            _fio(device.path, _FILL)
+            if profile == _PROFILES[0]:
+                yield from _at_full_speed(device, trace)
+            device.set_speed("real")
+            for script in _SCRIPTS:
+                yield _cost(device.path, trace, script, f"live {profile}, its drive's times")
+
+
+def _at_full_speed(device: LiveDevice, trace: Path) -> Iterator[Figure]:
+    """The model is not asked, so the device's counters are those of its replies."""
+
+    def counted() -> dict[str, int]:
+        replies = device.stats()["live"]
+        return {f"{op}_ios": replies[f"{op}_replies"] for op in ("read", "write", "trim", "flush")}
+
+    for name, options in _WORKLOADS.items():
+        yield _completeness(device.path, trace, f"live device, {name}", options, counted)
 
 
 @contextmanager
@@ -88,35 +127,30 @@ def memory_device() -> Iterator[Path]:
         backing.unlink()
 
 
-def _fio(device: Path, *options: str) -> tuple[float, float]:
+def _fio(device: Path, options: Options) -> tuple[float, float]:
     """I/Os per second, and their mean latency (us)."""
-    command = ["fio", "--name=bench", f"--filename={device}", "--ioengine=io_uring", "--direct=1"]
-    fixed = ["--bs=4k", "--iodepth=32", "--norandommap", "--output-format=terse"]
-    done = subprocess.run([*command, *fixed, *options], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise HarnessError(f"fio: {done.stderr.strip().splitlines()[-1:]}")
-    fields = done.stdout.splitlines()[-1].split(";")
-    rates = float(fields[7]), float(fields[48])
-    means = float(fields[39]), float(fields[80])
-    total = sum(rates)
-    weighted = sum(rate * mean for rate, mean in zip(rates, means, strict=True))
-    return total, weighted / total if total else 0.0
+    found = fio.run(device, {**_ALWAYS, **options}).ops.values()
+    ios = sum(op.ios for op in found)
+    mean_ns = sum(op.latency_mean_ns * op.ios for op in found) / ios
+    return sum(op.iops for op in found), mean_ns / 1e3
 
 
-def _timed(*options: str) -> tuple[str, ...]:
-    return ("--time_based", f"--runtime={_RUN_S}", *options)
+def _timed(options: Options) -> dict[str, str | int]:
+    return {"time_based": 1, "runtime": _RUN_S, **options}
 
 
-def _completeness(device: Path, trace: Path, name: str, options: tuple[str, ...]) -> Figure:
+def _completeness(
+    device: Path, trace: Path, name: str, options: Options, counted: DeviceCounters | None
+) -> Figure:
     """Whether a recording at full speed is complete: the recorder itself is the judge."""
     samples: list[float] = []
     context: list[dict[str, object]] = []
     for _ in range(3):
         rate = 0.0
-        recorder = Recorder(device, trace)
+        recorder = Recorder(device, trace, device_counters=counted)
         try:
             with recorder:
-                rate, _ = _fio(device, *_timed(*options))
+                rate, _ = _fio(device, _timed(options))
             samples.append(1.0)
         except TraceIncomplete as refused:
             samples.append(0.0)
@@ -127,7 +161,7 @@ def _completeness(device: Path, trace: Path, name: str, options: tuple[str, ...]
             context.append({**facts, "unknown_latency": recording.unknown_latency})
     share = sum(samples) / len(samples)
     return Figure(
-        name=f"share of recordings without a lost event, equal to /sys/block: {name}",
+        name=f"share of recordings without a lost event that equal all counters: {name}",
         unit="ratio",
         goal=">= 1",
         command=_COMMAND,
@@ -142,7 +176,7 @@ def _forced_loss(device: Path, trace: Path) -> Figure:
     try:
         with Recorder(device, trace, buffers=Buffers(ring_pages=1)) as recorder:
             os.kill(recorder.process_id, signal.SIGSTOP)
-            _fio(device, "--rw=randread", "--number_ios=20000")
+            _fio(device, {"rw": "randread", "size": "1g", "io_size": "80m"})
             os.kill(recorder.process_id, signal.SIGCONT)
     except TraceIncomplete as refused:
         seen, said = 1.0, refused.problems
@@ -150,29 +184,24 @@ def _forced_loss(device: Path, trace: Path) -> Figure:
     return Figure(name, "ratio", ">= 1", _COMMAND, [seen], context={"problems": said})
 
 
-def _cost(device: Path, trace: Path, script: str, rate_iops: int | None) -> Figure:
-    """Throughput lost to a probe, of runs with and without in turn; and the latency that it adds.
-
-    At a given rate nothing is lost that could be seen in it: there the figure is the mean latency.
-    """
-    paced = (f"--rate_iops={rate_iops}",) if rate_iops else ()
-    options = _timed("--rw=randread", *paced)
+def _cost(device: Path, trace: Path, script: str, where: str) -> Figure:
+    """Throughput lost to a probe, of runs with and without in turn; latencies are in the context."""
+    options = _timed({"rw": "randread"})
     costs: list[float] = []
     sides: list[dict[str, object]] = []
-    _fio(device, *options)
+    _fio(device, options)
     for _ in range(_COST_RUNS):
-        without = _fio(device, *options)
+        without = _fio(device, options)
         try:
             with Recorder(device, trace, script):
-                beside = _fio(device, *options)
+                beside = _fio(device, options)
         except TraceIncomplete as refused:
             sides.append({"refused": refused.problems})
             continue
         costs.append(1 - beside[0] / without[0])
         sides.append({"without": without, "with": beside})
-    at = f"paced at {rate_iops:,} I/Os per s" if rate_iops else "as fast as two processors go"
     return Figure(
-        name=f"throughput that {script} costs, random 4 KiB reads, depth 32, {at}",
+        name=f"throughput that {script} costs, random 4 KiB reads, depth 32, {where}",
         unit="ratio",
         goal="<= 0.02",
         command=_COMMAND,
