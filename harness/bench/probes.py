@@ -83,9 +83,7 @@ def _on_memory(trace: Path) -> Iterator[Figure]:
 
 def _on_live_devices(project: Project, trace: Path) -> Iterator[Figure]:
     for profile in _PROFILES:
-        spec = LiveSpec(
-            profile=profile, profiles=project.profiles, size_bytes=_DEVICE_BYTES, slowdown=0
-        )
+        spec = LiveSpec(profile=profile, profiles=project.profiles, size_bytes=4 << 30, slowdown=0)
         with live.created(spec) as device:
             device.set_speed("none")
             _fio(device.path, _FILL)
@@ -185,7 +183,7 @@ def _forced_loss(device: Path, trace: Path) -> Figure:
 
 
 def _cost(device: Path, trace: Path, script: str, where: str) -> Figure:
-    """Throughput lost to a probe, of runs with and without in turn; latencies are in the context."""
+    """Throughput lost to a probe, of runs with and without in turn; latencies are context."""
     options = _timed({"rw": "randread"})
     costs: list[float] = []
     sides: list[dict[str, object]] = []
