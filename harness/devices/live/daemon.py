@@ -315,24 +315,34 @@ class Daemon:
 @contextlib.contextmanager
 def _loop_over(file: Path) -> Iterator[Path]:
     losetup = find_program("losetup")
-    command = [losetup, "--find", "--show", "--direct-io=on", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split()) or "losetup failed"
-        raise TargetError(f"no loop device to be had ({said}): is the loop module there?")
-    loop = Path(done.stdout.strip())
+    loop = _attach(losetup, file)
+    if not registry.may_discard(loop):  # somebody else's limit, from before
+        _detach(losetup, loop, file)
+        loop = _attach(losetup, file)
     try:
         yield loop
     finally:
         _detach(losetup, loop, file)
 
 
+def _attach(losetup: str, file: Path) -> Path:
+    command = [losetup, "--find", "--show", "--direct-io=on", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or "losetup failed"
+        raise TargetError(f"no loop device to be had ({said}): is the loop module there?")
+    return Path(done.stdout.strip())
+
+
 def _detach(losetup: str, loop: Path, file: Path) -> None:
     """Detaches it and waits until that has happened: the file below must be served till then."""
+    was_limited = not registry.may_discard(loop)
     subprocess.run([losetup, "--detach", str(loop)], capture_output=True, check=False)
     deadline = time.monotonic() + 10
     while loop in registry.loops_over(file) and time.monotonic() < deadline:
         time.sleep(0.005)
+    if was_limited:
+        registry.renew(loop)
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ ROOT: Final = Path("/run/flashlab")
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")
 _UNNAMED: Final = ".new-"
 _LIMIT_S: Final = 20.0
+_LOOP_CTL_REMOVE: Final = 0x4C81  # linux/loop.h
 
 
 @dataclass(frozen=True)
@@ -161,8 +162,11 @@ def remove_traces(place: Place) -> list[str]:
         _end(place, pid)
         done.append(f"{place.name}: ended process {pid}")
     for loop in loops_over(place.file):
+        was_limited = not may_discard(loop)
         _run("losetup", "--detach", str(loop))
         _wait_until(lambda: not loops_over(place.file), f"{loop} stays attached")
+        if was_limited:
+            renew(loop)
         done.append(f"{place.name}: detached {loop}")
     while _is_mount(place.file):
         _run("umount", "--lazy", str(place.file))
@@ -181,6 +185,29 @@ def loops_over(file: Path) -> list[Path]:
             if backing.read_text().rstrip("\n").removesuffix(" (deleted)") == str(file):
                 found.append(Path("/dev") / backing.parts[3])
     return sorted(found)
+
+
+def may_discard(loop: Path) -> bool:
+    """Whether a loop device takes TRIM commands, as far as its queue's limit goes."""
+    try:
+        limit = (Path("/sys/block") / loop.name / "queue/discard_max_bytes").read_text()
+    except OSError:
+        return True
+    return int(limit) > 0
+
+
+def renew(loop: Path) -> None:
+    """Removes a loop device that nothing uses, so that whoever needs one gets it made anew.
+
+    A queue's limits outlast what lies below it, and a limit of 0 for discards cannot be taken back:
+    the kernel (6.18) then takes their granularity for 0 and refuses every other size.
+    """
+    with contextlib.suppress(OSError):  # somebody has taken it meanwhile
+        fd = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(fd, _LOOP_CTL_REMOVE, int(loop.name.removeprefix("loop")))
+        finally:
+            os.close(fd)
 
 
 def mounts_of(device: Path) -> list[Path]:
