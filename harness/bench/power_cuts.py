@@ -102,7 +102,7 @@ class Writer:
     ) -> None:
         self._device = device
         self._first = first
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 - no secret
         self._protected = every_write_is_durable
         self._book = [_Block() for _ in range(blocks)]
         self._trims = (Path("/sys/block") / device.name / "queue/discard_max_bytes").read_text()
@@ -171,7 +171,7 @@ class Writer:
 
 
 class Fio:
-    """Jobs that write every block of a range of their own at most once; all but one with O_DSYNC."""
+    """Jobs that write every block of their range at most once; all but one with O_DSYNC."""
 
     def __init__(self, device: Path, begin_bytes: int, folder: Path) -> None:
         self._device = device
@@ -233,7 +233,7 @@ def cut_often(
     longest_s: float = 0.6,
 ) -> Losses:
     """Cuts the power so often at random moments while both write, and compares each time."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311 - no secret
     begin = _WRITERS * _BLOCKS_EACH
     writers = [
         Writer(
