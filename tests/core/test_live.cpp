@@ -169,8 +169,8 @@ TEST_P(Live, EveryRequestIsAnsweredOnceWhateverElseHappens) {
   std::uint64_t cuts = 0;
   const Pace paces[] = {Pace::real, Pace::none, Pace::real};
   while (running > 0) {
-    world.host.wait_for(std::min<std::size_t>(world.host.answered() + random.below(20),
-                                              kThreads * kRequests));
+    world.host.wait_for(
+        std::min<std::size_t>(world.host.answered() + random.below(20), kThreads * kRequests));
     switch (random.below(6)) {
       case 0:
         world.device.set_pace(paces[random.below(3)], 1, Nanos{0});
@@ -506,6 +506,16 @@ TEST(LiveDevice, RefusesSizesThatItCannotHave) {
   for (const Bytes size : {Bytes{0}, 4_MiB + 4_KiB, Bytes{512}}) {
     EXPECT_THROW(LiveDevice(make(ssd()), memory_fd(8_MiB), size), OperatingError);
   }
+}
+
+TEST(LiveDevice, StateIsTakenWhenWhatTheDeviceHasIsAnswered) {
+  World world(make(ssd()), Pace::real, 1000);
+  for (int i = 0; i < 20; ++i) world.host.write(extent(i * kBlock, kBlock), 1);
+  world.device.end_record([](DeviceModel&, LiveCounters& counters, Nanos) {
+    EXPECT_GE(counters.replies[static_cast<std::size_t>(Op::write)], ssd().queue_depth);
+    EXPECT_LT(counters.replies[static_cast<std::size_t>(Op::write)], 20U);
+  });
+  EXPECT_EQ(world.host.wait(), 0U);
 }
 
 TEST(LiveDevice, AStoreThatFailsIsAnErrorAndCounted) {

@@ -87,8 +87,8 @@ class World {
       const auto at = static_cast<std::size_t>(i);
       auto& past = history_[at];
       const bool doubtful = overlaps(doubt, extent(i, 1));
-      const auto first = past.begin() + static_cast<std::ptrdiff_t>(
-                                            doubtful ? durable_[at] : past.size() - 1);
+      const auto first =
+          past.begin() + static_cast<std::ptrdiff_t>(doubtful ? durable_[at] : past.size() - 1);
       EXPECT_NE(std::find(first, past.end(), found[at]), past.end())
           << "sector " << i << " holds version " << found[at] << ", last " << past.back();
       undone += found[at] != past.back() ? 1 : 0;
@@ -234,9 +234,8 @@ TEST(Store, AgreesWithAPlainArray) {
     const Extent asked = any_extent(random);
     const std::vector<Extent> written = store.written(asked);
     for (std::int64_t i = asked.begin.index(); i < asked.end.index(); ++i) {
-      const bool inside = std::ranges::any_of(written, [&](const Extent& e) {
-        return e.begin.index() <= i && i < e.end.index();
-      });
+      const bool inside = std::ranges::any_of(
+          written, [&](const Extent& e) { return e.begin.index() <= i && i < e.end.index(); });
       ASSERT_TRUE(inside || plain[static_cast<std::size_t>(i)] == 0) << "sector " << i;
     }
   }
