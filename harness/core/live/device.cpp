@@ -288,6 +288,7 @@ void LiveDevice::pace() {
       model_->wake(model_now(when));
     }
     answer_due(lock);
+    if (stopping_) break;  // said while the lock was open
     const Nanos next = next_event();
     if (next == kNever) {
       asleep_till_ = next;
@@ -344,7 +345,7 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   Lock lock(mutex_);
   freeze(lock);
   lock.unlock();  // locks have an order; what is frozen stays so
-  const std::lock_guard data(data_mutex_);
+  Lock data(data_mutex_);
   lock.lock();
   // To the data, a change of pace is a flush: what is written without the model is not undone, and
   // must not be by what was saved before.
@@ -357,6 +358,7 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   pace_ = pace;
   wake_due_ = kNever;
   if (pace == Pace::real) model_->wake(now);  // it says anew when it wants to be woken
+  data.unlock();
   thaw(lock);
 }
 
