@@ -154,7 +154,12 @@ def _dead() -> list[Path]:
         return []
     _check_owner(root)
     leases = [path for path in sorted(root.iterdir()) if path.is_dir()]
-    return [lease for lease in leases if not locks.is_held(lease / "lock")]
+    return [lease for lease in leases if not _is_alive(lease)]
+
+
+def _is_alive(lease: Path) -> bool:
+    lock = lease / "lock"
+    return locks.is_held(lock) and not locks.is_lost(lock)
 
 
 def _try(action: Callable[[Path], str], notes: Any) -> tuple[list[str], list[str]]:

@@ -36,9 +36,16 @@ def is_held(path: Path) -> bool:
     return _state(path) == "held"
 
 
-def is_free(path: Path) -> bool:
-    """Whether the file is there and nobody holds its lock: who did is no more."""
-    return _state(path) == "free"
+def is_lost(path: Path) -> bool:
+    """Whether whoever held the lock is no more, or has been killed and only cannot end yet.
+
+    A killed process that waits for a device that does not answer keeps its locks meanwhile.
+    """
+    state = _state(path)
+    if state != "held":
+        return state == "free"
+    found = holders(path)
+    return bool(found) and all(processes.is_killed(pid) for pid in found)
 
 
 def _state(path: Path) -> str:

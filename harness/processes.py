@@ -58,6 +58,16 @@ def start_time(pid: int) -> int | None:
     return None if facts[0] in "ZX" else int(facts[19])
 
 
+def is_killed(pid: int) -> bool:
+    """Whether a process has been sent SIGKILL, which it has not been able to follow yet."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return True
+    pending = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
+
+
 @dataclass(frozen=True)
 class Process:
     """A process for good: `fd` never stands for another one."""

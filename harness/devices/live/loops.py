@@ -35,7 +35,7 @@ _CONFIG_HEAD: Final = struct.Struct("=2I")
 _CONFIG_TAIL: Final = bytes(64)
 _LONGEST_MARK: Final = 63
 _ATTEMPTS: Final = 100
-_LIMIT_S: Final = 10.0
+_LIMIT_S: Final = 3.0
 
 
 def attach(file: Path) -> Path:

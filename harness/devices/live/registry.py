@@ -36,7 +36,6 @@ _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")
 _NEW: Final = ".new-"
 _OLD: Final = ".old-"
 _FILE: Final = "device-"
-_LIMIT_S: Final = 10.0
 _ATTEMPTS: Final = 3
 _LAZILY: Final = "lazily"
 
@@ -83,7 +82,7 @@ class Place:
 
     def is_abandoned(self) -> bool:
         """Whether somebody wanted the device to end with it, or was making it, and is no more."""
-        return locks.is_free(self.folder / "owner")
+        return locks.is_lost(self.folder / "owner")
 
     def last_words(self) -> str:
         """The last line that its process said."""
@@ -296,7 +295,7 @@ def _is_mounted(file: Path) -> bool:
 
 def _detach(file: Path, *, patient: bool) -> list[str]:
     attached = loops.over(file)
-    busy = loops.detach(file, limit_s=_LIMIT_S if patient else 0.5)
+    busy = loops.detach(file, limit_s=3.0 if patient else 0.5)
     return [
         f"{loop} is in use, and detaches itself after its last user"
         if loop in busy

@@ -1,0 +1,107 @@
+"""What tests of live devices share: devices that are surely removed, and tables of the system."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conftest import REPOSITORY
+
+from harness import mounts
+from harness.devices.live import registry
+from harness.devices.live.registry import Place
+from harness.devices.live.spec import LiveSpec
+
+PROFILES = REPOSITORY / "hardware" / "profiles"
+HARNESS = str(Path(sys.executable).with_name("harness"))
+PREFIX = f"t{os.getpid()}-"
+KEPT = f"{PREFIX}kept"
+"""A device that lives as long as a module's tests."""
+
+_numbers = itertools.count()
+
+
+def new_name() -> str:
+    """A device's name that nobody else uses, not even another test run at the same time."""
+    return f"{PREFIX}{next(_numbers)}"
+
+
+def small(**values: Any) -> LiveSpec:
+    """A small, quick flash drive."""
+    chosen = {"profile": "crucial_mx500_250gb", "size_bytes": 256 << 20, "speed": "none", **values}
+    return LiveSpec.checked(profiles=PROFILES, **chosen)
+
+
+def harness(*arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    """Runs `harness ARGUMENTS` in this checkout."""
+    return subprocess.run(
+        [HARNESS, *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def remove_all() -> None:
+    """Whatever devices of this test run are left, but for KEPT."""
+    for name in registry.list_names():
+        if name.startswith(PREFIX) and name != KEPT:
+            registry.remove_traces(Place(name))
+
+
+def tables() -> dict[str, set[str]]:
+    """Loop devices, mounts, files below /run/flashlab; without live devices of other test runs."""
+    others = re.compile(rf"{registry.ROOT}/(?!{PREFIX})[^/ ]+")
+    loops = {
+        f"{device.parts[3]} {_read(device / 'backing_file')} {_read(device / 'autoclear')}"
+        for device in Path("/sys/block").glob("loop*/loop")
+    }
+    lines = set(Path("/proc/self/mountinfo").read_text().splitlines())
+    files = {str(p) for p in [registry.ROOT, *registry.ROOT.rglob("*")] if p.exists()}
+    found = {"loops": loops, "mounts": lines, "files": files - {str(registry.ROOT)}}
+    return {what: {row for row in rows if not others.search(row)} for what, rows in found.items()}
+
+
+def changes(before: dict[str, set[str]]) -> list[str]:
+    """Rows that have come or gone since then."""
+    now = tables()
+    return sorted(row for what, rows in before.items() for row in rows ^ now[what])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def processes_of(name: str) -> list[int]:
+    """Processes that serve a device of that name."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        words = _read(line).split("\0")
+        if str(registry.ROOT / name) in words:
+            found.append(int(line.parts[2]))
+    return found
+
+
+def eventually(holds: Callable[[], bool], limit_s: float = 30.0) -> None:
+    """Waits for it; fails if it does not come."""
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def mount_of(point: Path) -> list[mounts.Mount]:
+    """What is mounted at a path."""
+    return [mount for mount in mounts.table() if mount.point == point]
