@@ -390,13 +390,15 @@ def test_a_killed_device_leaves_no_record_that_looks_whole(
         deadline = time.monotonic() + 20
         while device.place.is_alive() and time.monotonic() < deadline:
             time.sleep(0.01)
+        assert not record.exists()
+        part = record.with_name(record.name + ".part")
+        assert part.exists()
+        with pytest.raises(TraceError, match="no record"):
+            replay(part)
     finally:
         clean()
-    assert not record.exists()
-    assert record.with_name(record.name + ".part").exists()
-    assert initial_path(record).exists()
-    with pytest.raises(TraceError, match="no record"):
-        replay(record)
+    assert not part.exists()
+    assert not initial_path(record).exists()
 
 
 # Faults.
