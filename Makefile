@@ -22,7 +22,7 @@ ONLY ?=
 SCALE ?= paper
 DIR ?=
 
-.PHONY: help env system reproduce test test-slow check stub lab bench clean distclean format
+.PHONY: help env system reproduce emulated test test-slow check stub lab bench clean distclean format
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,10 @@ ifeq ($(SCALE)$(DIR),paper)
 else
 	@tools/reproduce-copy "$(SCALE)" "$(DIR)"
 endif
+
+emulated: system env ## as root: the papers on live block devices, beside their simulation
+	@$(BIN)/dvc repro data/dvc.yaml
+	@$(BIN)/harness report
 
 test: system env ## all tests but the slow ones
 	@$(BIN)/pytest -m "not slow" -q

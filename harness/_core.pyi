@@ -45,7 +45,7 @@ class Device:
     def run(self, jobs: Sequence[JobParameters], *, rows: bool, interval_ns: int, cancel: Cancel) -> list:
         """Runs jobs side by side; a dictionary for each. Releases the GIL."""
 
-    def begin_trace(self, *, depth: int, rows: bool, interval_ns: int) -> None: ...
+    def begin_trace(self, *, depth: int, rows: bool, interval_ns: int, as_submitted: bool = False) -> None: ...
 
     def feed_trace(self, *, time_ns: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], op: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lba: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], sectors: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], stream: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], fua: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], cancel: Cancel) -> None: ...
 
@@ -141,11 +141,15 @@ class VirtualStorage(Storage):
 class FileStorage(Storage):
     """A file or block device, O_DIRECT."""
 
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: str, slowdown: int = 1) -> None:
+        """`slowdown`: all times are divided by it."""
 
     def write(self, offset_bytes: int, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
     def sync(self) -> None: ...
+
+    def close(self) -> None:
+        """Lets the file go; nothing else may be called any more."""
 
     @staticmethod
     def has_io_uring() -> bool: ...
@@ -227,7 +231,9 @@ class LiveDevice:
 
     def clear_faults(self) -> None: ...
 
-    def power_cut(self, seed: int) -> dict: ...
+    def power_cut(self, seed: int, *, stay_off: bool) -> dict: ...
+
+    def power_on(self) -> None: ...
 
     def set_trim_policy(self, name: str) -> None: ...
 
@@ -247,13 +253,15 @@ class LiveDevice:
     def take_records(self) -> dict:
         """What was recorded since the last call: equally long columns."""
 
-    def snapshot(self) -> dict:
+    def snapshot(self, *, then_reset: bool = False) -> dict:
         """
-        Counters of the model (device) and of the host side (live), lateness, model time: all of one moment.
+        Counters of the model (device) and of the host side (live), lateness, model time: all of one moment; `then_reset`: those of the host side count from 0 then.
         """
 
-    def reset_counters(self) -> None:
-        """Those of the host side."""
+    def end_record(self) -> dict:
+        """
+        Waits until nothing is in flight, ends the record, and takes a snapshot.
+        """
 
 def probe_path(path: str, op: str, *, size_bytes: int, span_bytes: int, count: int, depth: int = 1) -> tuple:
     """

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from harness import cli_device
+from harness import cli_device, cli_probes
 from harness.errors import EXIT_CODE, HarnessError, Interrupted
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ app = typer.Typer(
     help="Five papers on flash storage under databases, reproduced on three tiers.",
 )
 
+app.add_typer(cli_probes.app, name="probe")
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 app.add_typer(cli_device.app, name="device")
 
-TierOption = Annotated[str, typer.Option("--tier", help="simulated or hardware")]
+TierOption = Annotated[str, typer.Option("--tier", help="simulated, emulated or hardware")]
 
 
 def main() -> NoReturn:
@@ -88,11 +90,11 @@ def run(
     ] = None,
     device: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PROFILE", help="simulated: another profile for a device"),
+        typer.Option(metavar="NAME=PROFILE", help="modelled tiers: another profile for a device"),
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="simulated: a profile's parameter"),
+        typer.Option(metavar="NAME=VALUE", help="modelled tiers: a profile's parameter"),
     ] = None,
     publish: Annotated[bool, typer.Option(help="write tables, traces and figures")] = True,
 ) -> None:
@@ -112,6 +114,25 @@ def run(
         if publish:
             session.publish()
         _print_verdicts(session.verdicts(), f"{experiment}, tier {tier}")
+
+
+@app.command()
+def agreement(experiment: str = "grace_hash_join") -> None:
+    """Compares what was run on tier emulated with the simulation of the same points."""
+    from harness import agreement as agreements
+    from harness.paths import find_project
+
+    table = agreements.publish(find_project(), experiment)
+    shown = Table(
+        "device", "what", "points", "median", "lowest", "highest", "within 10 %", box=None
+    )
+    for row in agreements.summary(table).itertuples():
+        spread = (f"{row.median:.3f}", f"{row.lowest:.3f}", f"{row.highest:.3f}")
+        share = f"{row.within_goal_ratio:.0%}"
+        shown.add_row(str(row.device), str(row.what), str(row.points), *spread, share)
+    _console().print("emulated over simulated:", shown)
+    differ = int(table.ios_differ.sum())
+    _console().print(f"{differ} of {int(table.ios_compared.sum()):,} I/O counts differ")
 
 
 @app.command()
@@ -221,6 +242,17 @@ def clean(
         _console().print(line, soft_wrap=True, highlight=False)
     if cleaned.failed:
         raise TargetError("; ".join(cleaned.failed))
+
+
+@app.command()
+def machine(path: Path) -> None:
+    """Writes this machine's fingerprint: what measured results depend on."""
+    import json
+
+    from harness.devices import fingerprint
+    from harness.journal import write_atomically
+
+    write_atomically(path, (json.dumps(fingerprint.machine(), indent=1) + "\n").encode())
 
 
 @app.command()

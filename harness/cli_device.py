@@ -105,7 +105,7 @@ def _row(place: Place) -> tuple[str, ...]:
     from harness.devices import live
     from harness.errors import HarnessError
 
-    if not place.is_alive() or place.is_abandoned():
+    if place.is_dead() or place.is_abandoned():
         return ("dead", "remove it with: harness clean")
     if not place.about():
         return ("is being made",)
@@ -161,13 +161,22 @@ def streams(
 def power_cut(
     name: NameArgument,
     seed: Annotated[int, typer.Option(help="which volatile blocks are lost")] = 0,
+    stay_off: Annotated[
+        bool, typer.Option("--stay-off", help="everything fails until `power-on`")
+    ] = False,
 ) -> None:
     """Cuts the power: requests in flight fail, volatile writes may be lost; then it is back."""
-    cut = _find(name).power_cut(seed)
+    cut = _find(name).power_cut(seed, stay_off=stay_off)
     _say(
         f"{cut['unanswered']} requests failed, {cut['doubtful_sectors']} sectors were in doubt, "
         f"{cut['changed_sectors']} have earlier content"
     )
+
+
+@app.command("power-on")
+def power_on(name: NameArgument) -> None:
+    """Ends a power cut that was told to last."""
+    _find(name).power_on()
 
 
 @app.command()

@@ -63,6 +63,17 @@ class TraceError(HarnessError):
         super().__init__(f"{path}:{line}: {message}")
 
 
+class TraceIncomplete(HarnessError):
+    """A recorded trace that lacks something: `problems` says what disagrees with what."""
+
+    def __init__(self, kept_as: str, problems: Iterable[str]) -> None:
+        self.kept_as, self.problems = kept_as, list(problems)
+        super().__init__(
+            f"the recording is not complete: {'; '.join(self.problems)}; it is kept as {kept_as}, "
+            "record again (with larger buffers, or at a lower rate)"
+        )
+
+
 class TargetError(HarnessError):
     """A file or device that an experiment may not or cannot run on."""
 
@@ -77,6 +88,10 @@ class DataFolderError(HarnessError):
 
 class DeviceError(HarnessError):
     """The device under test failed a request."""
+
+
+class InvalidRun(HarnessError):
+    """A run was measured, but its numbers cannot be trusted: the message says why."""
 
 
 class DataCorrupted(HarnessError):

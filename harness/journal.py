@@ -78,6 +78,17 @@ class Journal:
         """Where a point's trace lies."""
         return self._folder / f"{point}.parquet"
 
+    def block_trace_path(self, point: str) -> Path:
+        """Where the kernel's block requests of a point lie, if they were recorded."""
+        return self._folder / f"{point}.block.parquet"
+
+    def keep_block_trace(self, point: str, recorded: Path) -> None:
+        """Takes a recorded file over, before the line that makes the point count."""
+        try:
+            recorded.rename(self.block_trace_path(point))
+        except OSError as error:
+            raise _failure(error, self._folder) from error
+
     def _append_line(self, line: str) -> None:
         with self._file.open("a+b") as file:
             # A line that a crash has cut short must not swallow this one.

@@ -100,7 +100,7 @@ def holders(path: Path) -> list[int]:
 
 def _holds(link: processes.Link) -> bool:
     with contextlib.suppress(OSError):
-        info = Path(f"/proc/{link.pid}/fdinfo/{link.name}").read_text()
+        info = Path(link.base, link.name.replace("fd/", "fdinfo/", 1)).read_text()
         return _HELD.search(info) is not None
     return False
 

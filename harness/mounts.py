@@ -84,6 +84,15 @@ def drop(point: Path) -> None:
             raise TargetError(f"{point}: {said}")
 
 
+def abort(point: Path) -> None:
+    """Ends a FUSE connection: whoever waits for it gets an error. The mount may stay.
+
+    A killed process that still waits for a file of its own could otherwise never end.
+    """
+    if is_point(point):
+        _umount(point, "--force")
+
+
 def _umount(point: Path, *options: str) -> str:
     """What umount complained of, if it did."""
     return _call("umount", "--internal-only", *options, str(point))

@@ -89,3 +89,42 @@ def with_spread(
     above = groups["max"] - groups["mean"]
     options = {"marker": "o", "capsize": 3, "color": colour, "label": label, **style}
     axes.errorbar(groups.index, groups["mean"], yerr=[below, above], **options)
+
+
+OPERATIONS: Final = {"read": "#2c6fb5", "write": "#b5542c", "discard": "#4d7f3c", "other": "0.5"}
+"""One colour per operation of a block device, in all figures."""
+
+
+def lba_over_time(requests: pd.DataFrame, title: str, capacity_bytes: int | None = None) -> Figure:
+    """Where a device was accessed and when: a point per request, a bar over what a long one spans.
+
+    requests: time_s, lba, sectors (of 512 bytes), op.
+    """
+    figure, axes = new()
+    gib = 512 / 2**30
+    for op, colour in OPERATIONS.items():
+        rows = requests[requests.op == op]
+        if rows.empty:
+            continue
+        low, high = rows.lba * gib, (rows.lba + rows.sectors) * gib
+        # A bar shows extents that are to scale, the point those that would be thinner than a pixel.
+        axes.vlines(rows.time_s, low, high, color=colour, linewidth=0.8, rasterized=True)
+        axes.plot(
+            rows.time_s,
+            low,
+            linestyle="",
+            marker=".",
+            markersize=2.5,
+            markeredgewidth=0,
+            color=colour,
+            label=f"{op} ({len(rows):,})",
+            rasterized=True,
+        )
+    axes.set_xlabel("time (s)")
+    axes.set_ylabel("address (GiB)")
+    axes.margins(x=0.02)  # what happens first is not under the frame
+    axes.set_ylim(0, None if capacity_bytes is None else capacity_bytes / 2**30)
+    axes.set_title(title)
+    if axes.get_legend_handles_labels()[0]:
+        figure.legend(fontsize="small", ncols=4, markerscale=5, loc="outside lower center")
+    return figure

@@ -18,27 +18,33 @@ _LIMIT_S: Final = 20.0
 
 @dataclass(frozen=True)
 class Link:
-    """What a process refers to: `name` is a descriptor's number, or cwd, or root."""
+    """What a process refers to, by a link in the folder `base` of /proc."""
 
     pid: int
+    base: str
     name: str
     target: str
 
 
 def open_files() -> Iterator[Link]:
-    """Open files of all processes that we may look into."""
+    """Open files of all processes that we may look into.
+
+    A killed process whose first thread has ended, but not all of them, shows them by its threads.
+    """
     for pid in _numbers():
-        for name in _listed(f"/proc/{pid}/fd"):
-            yield from _link(pid, name, f"/proc/{pid}/fd/{name}")
+        whole = f"/proc/{pid}"
+        threads = (f"{whole}/task/{thread}" for thread in _listed(f"{whole}/task"))
+        for base in (whole,) if _listed(f"{whole}/fd") else threads:
+            for name in _listed(f"{base}/fd"):
+                yield from _link(pid, base, f"fd/{name}")
 
 
 def users_below(folder: Path) -> list[int]:
     """Processes with an open file or their working folder at or below a folder."""
     found = set()
     for pid in _numbers():
-        folders = [
-            link for kind in ("cwd", "root") for link in _link(pid, kind, f"/proc/{pid}/{kind}")
-        ]
+        kinds = ("cwd", "root")
+        folders = [link for kind in kinds for link in _link(pid, f"/proc/{pid}", kind)]
         found |= {link.pid for link in folders if Path(link.target).is_relative_to(folder)}
     found |= {link.pid for link in open_files() if Path(link.target).is_relative_to(folder)}
     return sorted(found)
@@ -115,6 +121,6 @@ def _listed(folder: str) -> list[str]:
         return []
 
 
-def _link(pid: int, name: str, path: str) -> Iterator[Link]:
+def _link(pid: int, base: str, name: str) -> Iterator[Link]:
     with contextlib.suppress(OSError):
-        yield Link(pid, name, os.readlink(path))  # noqa: PTH115 - it is not a path, always
+        yield Link(pid, base, name, os.readlink(f"{base}/{name}"))  # noqa: PTH115 - it is not a path, always

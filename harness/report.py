@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 import harness
-from harness import claims, experiments, notebooks, tiers
+from harness import agreement, claims, experiments, notebooks, tiers
+from harness.devices import fingerprint
 from harness.experiments.base import Results
 from harness.journal import write_atomically
 from harness.paths import Project
@@ -46,7 +47,9 @@ def print_claims(project: Project, console: Console) -> None:
     """One table per paper and tier, one row per claim."""
     for name, tier, results in all_published(project):
         verdicts = claims.judge(project, name, results)
-        print_verdicts(verdicts, f"{name}, tier {tier}", console)
+        here = is_from_here(published_about(project, name, tier))
+        where = "" if here else " (the authors' machine; not run on this one)"
+        print_verdicts(verdicts, f"{name}, tier {tier}{where}", console)
 
 
 def print_verdicts(verdicts: pd.DataFrame, title: str, console: Console) -> None:
@@ -117,7 +120,8 @@ def _paper(project: Project, name: str) -> dict[str, Any]:
 
 def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
     results = published(project, name, tier)
-    about = project.results / f"{name}.{tier}.about.json"
+    about = published_about(project, name, tier)
+    agreement = project.results / f"{name}.agreement.csv"
     variants = claims.judge_variants(project, name, results)
     figures = sorted((project.figures / name / tier).glob("*.svg"))
     return {
@@ -127,8 +131,34 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "variants": _variant_rows(variants),
         "variant_names": [v for v in variants.columns if v not in ("claim", "expected")],
         "figures": [(path.stem, _inline(path)) for path in figures],
-        "about": json.loads(about.read_text()) if about.is_file() else None,
+        "about": about,
+        "elsewhere": not is_from_here(about),
+        "agreement": _agreement(agreement) if tier == "emulated" else [],
     }
+
+
+def published_about(project: Project, name: str, tier: str) -> dict[str, Any] | None:
+    """What the published results depend on; None if there are none."""
+    path = project.results / f"{name}.{tier}.about.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def is_from_here(about: dict[str, Any] | None) -> bool:
+    """Whether results were measured on this machine, or do not depend on one."""
+    machine = fingerprint.machine()
+    return all(
+        facts.get(name, value) == value
+        for facts in (about or {}).get("devices", {}).values()
+        for name, value in machine.items()
+    )
+
+
+def _agreement(path: Path) -> list[dict[str, Any]]:
+    """Rows of agreement.summary, if the two tiers have been compared."""
+    if not path.is_file():
+        return []
+    rows: list[dict[str, Any]] = agreement.summary(pd.read_csv(path)).to_dict("records")
+    return rows
 
 
 def _variant_rows(variants: pd.DataFrame) -> list[dict[str, Any]]:

@@ -31,14 +31,16 @@ from tqdm import tqdm
 import harness
 from harness import _core, claims, experiments, plots, tiers
 from harness.devices import fingerprint
-from harness.errors import BadParameter, Interrupted
+from harness.errors import BadParameter, Interrupted, InvalidRun
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.journal import Entry, Journal, write_atomically
 from harness.paths import Project
 from harness.tiers.base import Bench
+from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
+_ATTEMPTS: Final = 4
 _CODE: Final = ("experiments/base.py", "tiers/base.py")
 
 
@@ -46,6 +48,7 @@ class _BenchOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
     devices: dict[str, str] = {}
     host: str = ""
+    slowdown: int = 0
 
 
 class _TierOptions(BaseModel):
@@ -58,8 +61,8 @@ class Options(BaseModel):
     """What a user may ask for besides params.yaml.
 
     `settings` replaces experiment parameters (texts in YAML), `devices` the profiles behind device
-    names, `overrides` single profile parameters (simulated tier); `target` is the file or loop
-    device of the hardware tier.
+    names, `overrides` single profile parameters, `host` the profile of the simulated host (a name,
+    or a path that ends in .yaml); `target` is the file or loop device of the hardware tier.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -67,6 +70,7 @@ class Options(BaseModel):
     settings: dict[str, str] = {}
     devices: dict[str, str] = {}
     overrides: dict[str, str] = {}
+    host: str = ""
     target: Path | None = None
 
 
@@ -176,9 +180,9 @@ class Session:
     def _publish_traces(self, results: Results, folder: Path) -> None:
         _emptied(folder)
         for point in results.table.get("point", []):
-            source = self._journal.trace_path(point)
-            if source.is_file():
-                shutil.copyfile(source, folder / source.name)
+            for source in (self._journal.trace_path(point), self._journal.block_trace_path(point)):
+                if source.is_file():
+                    shutil.copyfile(source, folder / source.name)
 
     def _trace(self, point: str) -> pd.DataFrame | None:
         path = self._journal.trace_path(point)
@@ -216,15 +220,27 @@ class Session:
     def _run_one(self, point: Point, progress: tqdm[Any]) -> None:
         begin = time.monotonic()
         raw = self.project.raw
-        measured = self.experiment.run_point(point, self.parameters, self.bench, raw)
+        measured = self._measure(point, raw)
         about = {
             "duration_s": round(time.monotonic() - begin, 3),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": fingerprint.machine(),
         }
+        if measured.block_trace is not None:
+            self._journal.keep_block_trace(point.id, measured.block_trace)
         self._journal.append(self._entry(point, measured, about), measured.trace)
         progress.set_postfix_str(point.label, refresh=False)
         progress.update()
+
+    def _measure(self, point: Point, raw: Path) -> Measurement:
+        """Once more where other work on this machine has spoilt a run, but not for ever."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self.experiment.run_point(point, self.parameters, self.bench, raw)
+            except InvalidRun as error:
+                if attempt == _ATTEMPTS:
+                    raise InvalidRun(f"{point.label}: {error} ({_ATTEMPTS} attempts)") from error
+        raise AssertionError
 
     def _entry(self, point: Point, measured: Measurement, about: Mapping[str, Any]) -> Entry:
         return Entry(
@@ -271,6 +287,8 @@ class Session:
         own = (package / "experiments" / self.experiment.name).glob("*.py")
         named = (*_CODE, *self.experiment.code, f"tiers/{self.bench.tier}.py")
         files = [package / name for name in named]
+        if self.bench.tier == "emulated":
+            files += sorted((package / "devices" / "live").glob("*.py"))
         files += sorted(path for path in own if path.name != "figures.py")
         digest = hashlib.sha256(_core.version.encode())
         for path in files:
@@ -349,16 +367,28 @@ def _first_line(error: Exception) -> str:
 def _make_bench(
     project: Project, tier: str, bench: _BenchOptions, options: Options
 ) -> Iterator[Bench]:
-    if tier == "simulated":
+    if tier in ("simulated", "emulated"):
         if options.target is not None:
-            raise BadParameter("--file is for tier hardware: the simulated tier needs no target")
+            raise BadParameter(f"--file is for tier hardware: tier {tier} needs no target")
         unknown = set(options.devices) - set(bench.devices)
         if unknown:
             known = ", ".join(bench.devices)
             raise BadParameter(f"unknown device {sorted(unknown)[0]!r}; known: {known}")
         devices = {**bench.devices, **options.devices}
-        with SimulatedBench(project.profiles, devices, bench.host, options.overrides) as simulated:
-            yield simulated
+        made: SimulatedBench | EmulatedBench
+        if tier == "simulated":
+            host = options.host or bench.host
+            made = SimulatedBench(project.profiles, devices, host, options.overrides)
+        else:
+            made = EmulatedBench(
+                project.profiles,
+                devices,
+                options.overrides,
+                bench.slowdown,
+                project.journal / "block_traces",
+            )
+        with made:
+            yield made
         return
     if options.target is None:
         raise BadParameter(

@@ -38,14 +38,17 @@ ARROWS: dict[str, set[str]] = {
     "experiments": LOWER | {"tiers", "plots"},
     "claims": BASE | {"experiments", "journal"},
     "runs": LOWER | {"tiers", "experiments", "claims", "plots", "journal"},
+    "agreement": LOWER | {"experiments", "journal", "runs", "tiers"},
     "notebooks": BASE,
     "doctor": BASE,
-    "report": BASE | {"claims", "experiments", "journal", "notebooks", "tiers"},
+    "report": BASE
+    | {"agreement", "claims", "devices", "experiments", "journal", "notebooks", "tiers"},
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
-    "bench": LOWER | {"claims", "journal", "runs", "tiers"},
+    "bench": LOWER | {"agreement", "claims", "journal", "runs", "tiers"},
     "cli_device": BASE | {"devices"},
+    "cli_probes": BASE | {"probes", "plots"},
     "cli": BASE
-    | {"cleaning", "cli_device"}
+    | {"agreement", "cleaning", "cli_device", "cli_probes", "journal"}
     | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }

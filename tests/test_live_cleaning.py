@@ -241,6 +241,24 @@ def with_file_system(device: live.LiveDevice, point: Path) -> None:
     subprocess.run(["mount", str(device.path), str(point)], check=True)
 
 
+@pytest.mark.parametrize("delay_s", [0.3, 0.6, 0.9, 1.2])
+def test_a_kill_while_the_device_measures_its_own_path(delay_s: float) -> None:
+    """It waits for a loop device whose requests only it could answer: nothing else ends it."""
+    before = tables()
+    name = new_name()
+    create = (HARNESS, "device", "create", "--profile", "mx500", "--size", "1G", "--name", name)
+    with process(*create, cwd=REPOSITORY, stderr=subprocess.PIPE) as client:
+        eventually(lambda: bool(loops.over(Place(name).file)))
+        time.sleep(delay_s)
+        signal_all(processes_of(name), signal.SIGKILL)
+        _, errors = client.communicate(timeout=60)
+    if client.returncode == 0:  # it was quicker
+        assert harness("clean").returncode == 0
+    else:
+        assert errors.startswith("harness: the device's process ")
+    settle(before)
+
+
 def test_servers_and_folders_of_a_killed_run(tmp_path: Path, others: Callable[[], None]) -> None:
     before = tables()
     with run_of(new_name(), tmp_path) as client:

@@ -21,10 +21,11 @@ from harness.journal import write_atomically
 from harness.paths import Project
 
 _GROUPS: Final = {
-    "grace_hash_join": "harness.bench.grace_hash_join",
-    "device_models": "harness.bench.device_models",
-    "live_device": "harness.bench.live_device",
-    "reviewer": "harness.bench.reviewer",
+    "grace_hash_join": ("harness.bench.grace_hash_join",),
+    "device_models": ("harness.bench.device_models",),
+    "live_device": ("harness.bench.live_device", "harness.bench.live_safety"),
+    "probes": ("harness.bench.probes",),
+    "reviewer": ("harness.bench.reviewer",),
 }
 
 
@@ -35,13 +36,12 @@ def run(project: Project, only: str, console: Console) -> None:
     path = project.build / "bench.json"
     records = json.loads(path.read_text()) if path.is_file() else []
     for group in [only] if only else list(_GROUPS):
-        measure: Callable[[Project, Console], Iterator[Figure]] = import_module(
-            _GROUPS[group]
-        ).measure
         figures = []
-        for figure in measure(project, console):
-            figures.append(figure)
-            console.print(figure.line())
+        for module in _GROUPS[group]:
+            measure: Callable[[Project, Console], Iterator[Figure]] = import_module(module).measure
+            for figure in measure(project, console):
+                figures.append(figure)
+                console.print(figure.line())
         records = [r for r in records if r["group"] != group]
         records += [{"group": group, **figure.record()} for figure in figures]
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from rich.console import Console
 from rich.table import Table
 
+from harness import agreement
 from harness.bench.figure import Figure
 from harness.devices import live
 from harness.devices.live import LiveDevice, LiveSpec, recording
@@ -22,6 +23,7 @@ from harness.devices.model import Device, Job
 from harness.devices.profiles import HddProfile, list_profiles, load_device
 from harness.errors import HarnessError
 from harness.paths import Project
+from harness.runs import Options, open_session
 from harness.workloads import fio
 
 _COMMAND: Final = "make bench ONLY=live_device"
@@ -33,6 +35,17 @@ _FEWEST: Final = 300
 _SPAN_BYTES: Final = 4 * _GIB
 _BLOCK_BYTES: Final = 4096
 _LASTING: Final[dict[str, str | int]] = {"size": "2g", "runtime": 3, "time_based": 1}
+_JOINS: Final = Options(
+    scale="small",
+    settings={
+        "repetitions": "1",
+        "read_buffers": "[4 MiB, 16 MiB]",
+        "write_buffers": "[4 KiB, 64 KiB]",
+        "users": "[1, 2]",
+        "algorithms": "[grace]",
+        "queue_depths": "[1]",
+    },
+)
 _FULL_SPEED: Final[dict[str, tuple[dict[str, str | int], str]]] = {
     "random 4 KiB reads": ({"rw": "randread", "bs": "4k", "iodepth": 32}, ">= 50e3"),
     "random 4 KiB writes": ({"rw": "randwrite", "bs": "4k", "iodepth": 32}, ">= 50e3"),
@@ -45,6 +58,7 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
     """All figures of the group."""
     try:
         yield from _full_speed(project)
+        yield from _agreement(project)
         yield from _all_profiles(project, console)
     except HarnessError as error:
         yield Figure("live devices", "", "", _COMMAND, missing=str(error))
@@ -80,6 +94,29 @@ class _Point:
     p99_ratio: float
     throughput_ratio: float
     stats: dict[str, Any]
+
+
+def _agreement(project: Project) -> Iterator[Figure]:
+    """The Grace join on emulated disk and flash, beside the same points in virtual time."""
+    with open_session(project, "grace_hash_join", "emulated", _JOINS) as session:
+        session.run()
+    table = agreement.compare(project, options=_JOINS)
+    for device, rows in table.groupby("device"):
+        for phase in ("partition", "join"):
+            yield Figure(
+                f"Grace join on {device}: {phase} phase, emulated over simulated",
+                "ratio",
+                ">= 0.9 and <= 1.1",
+                _COMMAND,
+                rows[f"{phase}_s_ratio"].tolist(),
+            )
+    yield Figure(
+        "Grace join: I/O counts that differ, emulated and simulated",
+        f"of {int(table.ios_compared.sum())} counts",
+        "== 0",
+        _COMMAND,
+        [float(table.ios_differ.sum())],
+    )
 
 
 def _all_profiles(project: Project, console: Console) -> Iterator[Figure]:
@@ -151,8 +188,8 @@ def _requests(spec: LiveSpec, op: Literal["read", "write"], depth: int, slowdown
     device = Device(spec.device_profile(), seed=spec.seed)
     if spec.condition == "full":
         device.precondition()
-    few = Job(op=op, end_bytes=_SPAN_BYTES, queue_depth=depth, requests=2000)
-    return max(_FEWEST, round(device.run(few).iops * _TIMED_S / slowdown))
+    job = Job(op=op, end_bytes=_SPAN_BYTES, queue_depth=depth, duration_s=_TIMED_S / slowdown)
+    return max(_FEWEST, device.run(job).ios)
 
 
 def _point(

@@ -242,14 +242,14 @@ class Device:
         return self._core.capacity_bytes
 
     @property
-    def now_ns(self) -> int:
-        """Virtual time."""
-        return self._core.now_ns
-
-    @property
     def now_s(self) -> float:
         """Virtual time."""
         return self._core.now_ns / 1e9
+
+    @property
+    def now_ns(self) -> int:
+        """The same, exactly."""
+        return self._core.now_ns
 
     @property
     def spare_factor(self) -> float:
@@ -281,6 +281,7 @@ class Device:
         *,
         queue_depth: int = 0,
         until_ns: int | None = None,
+        as_submitted: bool = False,
         rows: bool = False,
         interval_s: float = 0.0,
     ) -> Run:
@@ -291,14 +292,19 @@ class Device:
         trace's clock. Raises BadParameter for a request outside of the device or a time that runs
         backwards.
 
-        The submissions of a device that was driven elsewhere, each at its time and with never more
-        outstanding than the device takes, on a device in the state from which that one started, do
-        what they did there: the counters are the same to the last one if `until_ns` is when they
-        were read, with nothing outstanding.
+        The submissions of a device that was driven elsewhere, each at its time, on a device in the
+        state from which that one started, do what they did there: the counters are the same to the
+        last one if `until_ns` is when they were read, with nothing outstanding. With `as_submitted`
+        they are not held back, even if that device took more at once than it announces.
         """
         start_ns = self._core.now_ns
         before = self.counters
-        self._core.begin_trace(depth=queue_depth, rows=rows, interval_ns=round(interval_s * 1e9))
+        self._core.begin_trace(
+            depth=queue_depth,
+            rows=rows,
+            interval_ns=round(interval_s * 1e9),
+            as_submitted=as_submitted,
+        )
         try:
             for chunk in chunks:
                 self._core.feed_trace(

@@ -6,7 +6,7 @@ from typing import Final
 
 from harness.errors import UnknownName
 
-_NAMES: Final = ("simulated", "hardware")
+_NAMES: Final = ("simulated", "emulated", "hardware")
 
 
 def names() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
@@ -50,12 +51,21 @@ class Device(Protocol):
         """The modelled host; None for a real one."""
         ...
 
+    @property
+    def block_trace(self) -> Path | None:
+        """The kernel's block requests since `begin`, after `counters`; None if not recorded."""
+        ...
+
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Puts records (dtype tpch.CONTENT) on the device, before the clock starts."""
         ...
 
+    def begin(self) -> None:
+        """All input is in place: from here on time counts, and everything is counted."""
+        ...
+
     def counters(self) -> dict[str, int | float]:
-        """The device's own counters since it was opened, names with units."""
+        """The device's own counters since `begin`, names with units. Raises InvalidRun."""
         ...
 
 
@@ -92,6 +102,10 @@ class Bench(Protocol):
         *,
         overrides: Mapping[str, str],
         seed: int,
+        trace: bool = False,
     ) -> AbstractContextManager[Device]:
-        """A device with at least that much room. `seed` varies what repetitions may vary."""
+        """A device with at least that much room. `seed` varies what repetitions may vary.
+
+        `trace`: record the kernel's block requests, where there is a kernel.
+        """
         ...

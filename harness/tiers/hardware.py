@@ -21,12 +21,24 @@ assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the targ
 _CHUNK_RECORDS = 1 << 16
 
 
+def write_records(
+    storage: _core.FileStorage | _core.MemoryStorage,
+    offset_bytes: int,
+    contents: NDArray[np.void],
+) -> None:
+    """Writes records (dtype tpch.CONTENT) in the form in which the engine reads them."""
+    for at in range(0, len(contents), _CHUNK_RECORDS):
+        data = expand(contents[at : at + _CHUNK_RECORDS], storage.block_bytes)
+        storage.write(offset_bytes + at * RECORD_BYTES, data)
+
+
 class FileDevice:
     """A scratch file or loop device, opened with O_DIRECT. Its clock is the real one."""
 
     cpu = CpuCosts()
     profile = None
     host = None
+    block_trace = None
 
     def __init__(self, target: scratch.Scratch) -> None:
         self.storage = _core.FileStorage(str(target.path))
@@ -37,11 +49,12 @@ class FileDevice:
         if self._placed.get(offset_bytes) is contents:
             return
         self._placed = {k: v for k, v in self._placed.items() if k != offset_bytes}
-        for at in range(0, len(contents), _CHUNK_RECORDS):
-            data = expand(contents[at : at + _CHUNK_RECORDS], self.storage.block_bytes)
-            self.storage.write(offset_bytes + at * RECORD_BYTES, data)
+        write_records(self.storage, offset_bytes, contents)
         self.storage.sync()
         self._placed[offset_bytes] = contents
+
+    def begin(self) -> None:
+        """Whatever was placed is on the drive already."""
 
     def counters(self) -> dict[str, int | float]:
         """A file has no counters of its own."""
@@ -92,10 +105,16 @@ class HardwareBench:
 
     @contextmanager
     def open_device(
-        self, device: str, needed_bytes: int, *, overrides: Mapping[str, str], seed: int
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+        trace: bool = False,
     ) -> Iterator[FileDevice]:
         """The target. A real device takes neither option."""
-        del seed
+        del seed, trace
         self.identity(device)
         if overrides:
             raise BadParameter(f"a real device has no parameter {next(iter(overrides))!r} to set")

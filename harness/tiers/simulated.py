@@ -32,6 +32,8 @@ _SEEDS_PER_REVOLUTION = 16
 class SimulatedDevice:
     """A modelled drive under a modelled host."""
 
+    block_trace = None
+
     def __init__(
         self, storage: _core.VirtualStorage, profile: DeviceProfile, host: HostProfile
     ) -> None:
@@ -49,6 +51,9 @@ class SimulatedDevice:
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Mounts the records without a copy."""
         self.storage.mount(offset_bytes, contents.view(np.uint8))
+
+    def begin(self) -> None:
+        """Nothing has taken time so far."""
 
     def counters(self) -> dict[str, int | float]:
         """The model's counters, and the utilisation that the host sees (io_ticks / time)."""
@@ -122,9 +127,16 @@ class SimulatedBench:
 
     @contextmanager
     def open_device(
-        self, device: str, needed_bytes: int, *, overrides: Mapping[str, str], seed: int
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+        trace: bool = False,
     ) -> Iterator[SimulatedDevice]:
         """A new drive, never used before. A disk's platters stand at an angle that `seed` sets."""
+        del trace  # no kernel, no requests of it
         profile, host = self._load(device, {**self._overrides, **overrides})
         parameters: _core.HddParameters | _core.SsdParameters
         if isinstance(profile, HddProfile):

@@ -70,6 +70,8 @@ class DeviceModel {
   virtual void wake(Nanos now) = 0;
   [[nodiscard]] virtual Bytes capacity() const = 0;
   [[nodiscard]] virtual bool rotational() const = 0;
+  // Whether what was answered survives a power cut, without a flush.
+  [[nodiscard]] virtual bool durable_when_answered() const { return false; }
   // Commands that the device accepts at once; the host holds back the rest.
   [[nodiscard]] virtual std::uint32_t queue_depth() const = 0;
   // A hint that this request comes soon. Changes nothing but the speed of the simulation.

@@ -393,10 +393,9 @@ void bind_devices(nb::module_& m) {
           "Runs jobs side by side; a dictionary for each. Releases the GIL.")
       .def(
           "begin_trace",
-          [](Driver& d, std::uint32_t depth, bool rows, std::int64_t interval_ns) {
-            d.begin_trace(depth, {rows, Nanos{interval_ns}});
-          },
-          nb::kw_only(), "depth"_a, "rows"_a, "interval_ns"_a)
+          [](Driver& d, std::uint32_t depth, bool rows, std::int64_t interval_ns,
+             bool as_submitted) { d.begin_trace(depth, {rows, Nanos{interval_ns}}, as_submitted); },
+          nb::kw_only(), "depth"_a, "rows"_a, "interval_ns"_a, "as_submitted"_a = false)
       .def("feed_trace", feed, nb::kw_only(), "time_ns"_a, "op"_a, "lba"_a, "sectors"_a, "stream"_a,
            "fua"_a, "cancel"_a)
       .def(

@@ -88,15 +88,25 @@ nb::dict live_counts(const LiveCounters& c) {
   return out;
 }
 
-nb::dict snapshot(Live& live) {
+enum class Which : std::uint8_t { look, reset, end_record };
+
+// The GIL is wanted while the device is locked: nobody who holds it may wait for the device.
+nb::dict snapshot(Live& live, Which which) {
   nb::dict out;
   LiveCounters counters;
-  // The GIL is held for as long as the device is locked: no thread of the device ever wants it.
-  live.device.look([&](DeviceModel& model, const LiveCounters& now_counted, Nanos now) {
+  const auto see = [&](DeviceModel& model, LiveCounters& counted, Nanos now) {
+    const nb::gil_scoped_acquire hold;
     out["device"] = counters_of(model);
     out["now_ns"] = now.count();
-    counters = now_counted;
-  });
+    counters = counted;
+    if (which != Which::reset) return;
+    counted = {};
+    counted.lost_records = counters.lost_records;  // they concern the record, whoever counts
+  };
+  {
+    const nb::gil_scoped_release release;
+    which == Which::end_record ? live.device.end_record(see) : live.device.look(see);
+  }
   out["live"] = live_counts(counters);
   out["lateness"] = histogram_of(counters.lateness);
   out["model_latency"] = histogram_of(counters.model_latency);
@@ -137,7 +147,7 @@ template <class Change>
 void on_flash(Live& live, const Change& change) {
   const nb::gil_scoped_release release;
   live.device.look(
-      [&](DeviceModel& model, const LiveCounters&, Nanos now) { change(flash_of(model), now); });
+      [&](DeviceModel& model, LiveCounters&, Nanos now) { change(flash_of(model), now); });
 }
 
 void bind_control(nb::class_<Live>& live) {
@@ -153,6 +163,7 @@ void bind_control(nb::class_<Live>& live) {
       .def(
           "set_path_cost",
           [](Live& d, const std::string& op, std::int64_t base_ns, double ns_per_byte) {
+            const nb::gil_scoped_release release;
             d.device.set_path_cost(op_named(op), {Nanos{base_ns}, ns_per_byte});
           },
           "op"_a, nb::kw_only(), "base_ns"_a, "ns_per_byte"_a,
@@ -167,6 +178,7 @@ void bind_control(nb::class_<Live>& live) {
                       "streams: ranges must begin and end at a multiple of 512 B");
               out.push_back({{to_lba(Bytes{begin}), to_lba(Bytes{end})}, stream});
             }
+            const nb::gil_scoped_release release;
             d.device.set_streams(std::move(out));
           },
           "ranges"_a, "(begin, end) in bytes and the stream of writes that begin there.")
@@ -177,17 +189,22 @@ void bind_control(nb::class_<Live>& live) {
           "add_fault",
           [](Live& d, const std::string& op, std::int64_t begin, std::int64_t end,
              std::uint64_t times) {
+            const nb::gil_scoped_release release;
             d.device.add_fault({op_named(op), {to_lba(Bytes{begin}), to_lba(Bytes{end})}, times});
           },
           "op"_a, nb::kw_only(), "begin_bytes"_a, "end_bytes"_a, "times"_a)
-      .def("clear_faults", [](Live& d) { d.device.clear_faults(); })
+      .def("clear_faults",
+           [](Live& d) {
+             const nb::gil_scoped_release release;
+             d.device.clear_faults();
+           })
       .def(
           "power_cut",
-          [](Live& d, std::uint64_t seed) {
+          [](Live& d, std::uint64_t seed, bool stay_off) {
             live::PowerCut cut;
             {
               const nb::gil_scoped_release release;
-              cut = d.device.power_cut(seed);
+              cut = d.device.power_cut(seed, stay_off ? live::After::off : live::After::on);
             }
             nb::dict out;
             out["doubtful_sectors"] = cut.doubtful_sectors;
@@ -195,7 +212,12 @@ void bind_control(nb::class_<Live>& live) {
             out["unanswered"] = cut.unanswered;
             return out;
           },
-          "seed"_a)
+          "seed"_a, nb::kw_only(), "stay_off"_a)
+      .def("power_on",
+           [](Live& d) {
+             const nb::gil_scoped_release release;
+             d.device.power_on();
+           })
       .def(
           "set_trim_policy",
           [](Live& d, const std::string& name) {
@@ -260,10 +282,17 @@ void bind_state(nb::class_<Live>& live) {
             return records_of(records);
           },
           "What was recorded since the last call: equally long columns.")
-      .def("snapshot", snapshot,
-           "Counters of the model (device) and of the host side (live), lateness, model time: all "
-           "of one moment.")
-      .def("reset_counters", [](Live& d) { d.device.reset_counters(); }, "Those of the host side.");
+      .def(
+          "snapshot",
+          [](Live& d, bool then_reset) {
+            return snapshot(d, then_reset ? Which::reset : Which::look);
+          },
+          nb::kw_only(), "then_reset"_a = false,
+          "Counters of the model (device) and of the host side (live), lateness, model time: all "
+          "of one moment; `then_reset`: those of the host side count from 0 then.")
+      .def(
+          "end_record", [](Live& d) { return snapshot(d, Which::end_record); },
+          "Waits until nothing is in flight, ends the record, and takes a snapshot.");
 }
 
 }  // namespace

@@ -128,7 +128,8 @@ void bind_storage(nb::module_& m) {
                    [](const io::VirtualStorage& s) { return s.block_layer().requests(); });
 
   nb::class_<io::FileStorage, io::Storage>(m, "FileStorage", "A file or block device, O_DIRECT.")
-      .def(nb::init<const std::string&>(), "path"_a)
+      .def(nb::init<const std::string&, std::int64_t>(), "path"_a, "slowdown"_a = 1,
+           "`slowdown`: all times are divided by it.")
       .def(
           "write",
           [](io::FileStorage& s, std::int64_t offset_bytes, const ByteArray& data) {
@@ -137,6 +138,8 @@ void bind_storage(nb::module_& m) {
           },
           "offset_bytes"_a, "data"_a)
       .def("sync", &io::FileStorage::sync, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &io::FileStorage::close,
+           "Lets the file go; nothing else may be called any more.")
       .def_static("has_io_uring", &io::FileStorage::has_io_uring);
 
   nb::class_<io::MemoryStorage, io::Storage>(m, "MemoryStorage", "Memory that answers at once.")

@@ -60,6 +60,7 @@ class Hdd final : public DeviceModel {
   void wake(Nanos now) override;
   [[nodiscard]] Bytes capacity() const override { return mechanics_.geometry().capacity(); }
   [[nodiscard]] bool rotational() const override { return true; }
+  [[nodiscard]] bool durable_when_answered() const override { return !parameters_.write_cache; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
   std::vector<Extent> in_doubt(Nanos now) override;
   // What the host was told (answers to come, the wish for a wake-up) is the host's to save.

@@ -82,6 +82,9 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void wake(Nanos now) override;
   [[nodiscard]] Bytes capacity() const override { return ftl_.geometry().capacity(); }
   [[nodiscard]] bool rotational() const override { return false; }
+  [[nodiscard]] bool durable_when_answered() const override {
+    return parameters_.power_loss_protection;
+  }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
   void expect(const Request& request) override;
   // Also clears all counters.

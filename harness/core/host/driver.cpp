@@ -58,6 +58,7 @@ std::vector<RunResult> Driver::run(std::span<const JobParameters> jobs, const Re
                                    const Cancel& cancel) {
   require(in_device_ == 0 && held_.empty(), "a trace is under way: end it first");
   recording_ = recording;
+  as_submitted_ = false;
   results_.assign(jobs.size(), RunResult{});
   std::vector<Active> active;
   active.reserve(jobs.size());
@@ -116,12 +117,13 @@ void Driver::abandon() {
   results_.clear();
 }
 
-void Driver::begin_trace(std::uint32_t depth, const Recording& recording) {
+void Driver::begin_trace(std::uint32_t depth, const Recording& recording, bool as_submitted) {
   require(in_device_ == 0 && held_.empty(), "a trace is under way: end it first");
   recording_ = recording;
   results_.assign(1, RunResult{});
   results_[0].begin = results_[0].end = trace_start_ = now_;
   trace_depth_ = depth;
+  as_submitted_ = as_submitted;
 }
 
 void Driver::feed_trace(std::span<const TimedRequest> requests, const Cancel& cancel) {
@@ -231,7 +233,7 @@ Driver::Event Driver::take_event() {
 }
 
 void Driver::issue(std::uint32_t job, const Request& request, Nanos arrived) {
-  if (in_device_ < device_->queue_depth()) {
+  if (as_submitted_ || in_device_ < device_->queue_depth()) {
     submit(job, request, arrived);
   } else {
     held_.push({job, request, arrived});

@@ -74,8 +74,9 @@ class Driver final : private Host {
                              const Cancel& cancel);
 
   // A trace, in pieces. With `depth` above 0 its times are ignored, and so many requests are kept
-  // outstanding; with 0 each request arrives at its time after the start.
-  void begin_trace(std::uint32_t depth, const Recording& recording);
+  // outstanding; with 0 each request arrives at its time after the start. `as_submitted`: these are
+  // a device's submissions, and are not held back however many are outstanding.
+  void begin_trace(std::uint32_t depth, const Recording& recording, bool as_submitted = false);
   void feed_trace(std::span<const TimedRequest> requests, const Cancel& cancel);
   RunResult end_trace(const Cancel& cancel);
 
@@ -142,6 +143,7 @@ class Driver final : private Host {
   Recording recording_;
   std::vector<RunResult> results_;  // of what runs, by job; a trace is job 0
   std::uint32_t trace_depth_ = 0;
+  bool as_submitted_ = false;
   Nanos trace_start_;
 };
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #ifdef FLASHLAB_HAVE_LIBURING
@@ -35,17 +36,22 @@ namespace {
 
 class RealClock {
  public:
-  [[nodiscard]] static Nanos now() {
+  explicit RealClock(std::int64_t slowdown) : slowdown_(slowdown) {}
+  [[nodiscard]] Nanos now() const {
     using std::chrono::nanoseconds;
     const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return Nanos{std::chrono::duration_cast<nanoseconds>(since).count()};
+    return Nanos{std::chrono::duration_cast<nanoseconds>(since).count() / slowdown_};
   }
+
+ private:
+  std::int64_t slowdown_;
 };
 
 // One transfer at a time, done when submit() returns.
 class SyncChannel final : public Channel {
  public:
-  SyncChannel(int fd, const Cancel& cancel) : fd_(fd), cancel_(cancel) {}
+  SyncChannel(int fd, RealClock clock, const Cancel& cancel)
+      : fd_(fd), clock_(clock), cancel_(cancel) {}
 
   void submit(const Transfer& t) override {
     cancel_.check();
@@ -72,11 +78,12 @@ class SyncChannel final : public Channel {
   }
 
   void drain() noexcept override {}
-  Nanos now() override { return RealClock::now(); }
+  Nanos now() override { return clock_.now(); }
   void compute(Nanos /*cpu*/) override {}
 
  private:
   int fd_;
+  RealClock clock_;
   const Cancel& cancel_;
   std::deque<Tag> completed_;
 };
@@ -85,8 +92,8 @@ class SyncChannel final : public Channel {
 
 class UringChannel final : public Channel {
  public:
-  UringChannel(int fd, std::uint32_t depth, const Cancel& cancel)
-      : fd_(fd), cancel_(cancel), transfers_(depth) {
+  UringChannel(int fd, std::uint32_t depth, RealClock clock, const Cancel& cancel)
+      : fd_(fd), clock_(clock), cancel_(cancel), transfers_(depth) {
     const int error = io_uring_queue_init(depth, &ring_, 0);
     if (error < 0) throw_errno(-error, "io_uring is not available");
   }
@@ -134,7 +141,7 @@ class UringChannel final : public Channel {
     }
   }
 
-  Nanos now() override { return RealClock::now(); }
+  Nanos now() override { return clock_.now(); }
   void compute(Nanos /*cpu*/) override {}
 
  private:
@@ -177,6 +184,7 @@ class UringChannel final : public Channel {
   }
 
   int fd_;
+  RealClock clock_;
   const Cancel& cancel_;
   io_uring ring_{};
   std::span<std::byte> registered_;
@@ -186,11 +194,12 @@ class UringChannel final : public Channel {
 
 #endif
 
-std::unique_ptr<Channel> make_channel(int fd, std::uint32_t depth, const Cancel& cancel) {
+std::unique_ptr<Channel> make_channel(int fd, std::uint32_t depth, RealClock clock,
+                                      const Cancel& cancel) {
 #ifdef FLASHLAB_HAVE_LIBURING
-  if (FileStorage::has_io_uring()) return std::make_unique<UringChannel>(fd, depth, cancel);
+  if (FileStorage::has_io_uring()) return std::make_unique<UringChannel>(fd, depth, clock, cancel);
 #endif
-  if (depth == 1) return std::make_unique<SyncChannel>(fd, cancel);
+  if (depth == 1) return std::make_unique<SyncChannel>(fd, clock, cancel);
   throw OperatingError(ErrorKind::bad_parameter,
                        "queue_depth above 1 needs io_uring, which this kernel or this build does "
                        "not have: use queue_depth 1, or install liburing-dev and build again");
@@ -224,7 +233,9 @@ bool FileStorage::has_io_uring() {
 #endif
 }
 
-FileStorage::FileStorage(const std::string& path) : path_(path) {
+FileStorage::FileStorage(const std::string& path, std::int64_t slowdown)
+    : path_(path), slowdown_(slowdown) {
+  require(slowdown >= 1, "slowdown: must be at least 1");
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) {
     throw OperatingError(ErrorKind::target, path + ": " + std::strerror(errno));
@@ -245,7 +256,11 @@ FileStorage::FileStorage(const std::string& path) : path_(path) {
   }
 }
 
-FileStorage::~FileStorage() { ::close(fd_); }
+FileStorage::~FileStorage() { close(); }
+
+void FileStorage::close() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
 
 void FileStorage::run(std::uint32_t users, std::uint32_t depth, const Body& body,
                       const Cancel& cancel) {
@@ -256,7 +271,7 @@ void FileStorage::run(std::uint32_t users, std::uint32_t depth, const Body& body
   for (std::uint32_t user = 0; user < users; ++user) {
     threads.emplace_back([&, user] {
       try {
-        const auto channel = make_channel(fd_, depth, stop);
+        const auto channel = make_channel(fd_, depth, RealClock(slowdown_), stop);
         body(user, *channel);
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -275,7 +290,7 @@ void FileStorage::write(Bytes offset, std::span<const std::byte> data) {
   const std::unique_ptr<void, void (*)(void*)> bounce(std::aligned_alloc(4096, kChunk), std::free);
   FLASHLAB_CHECK(data.size() % static_cast<std::size_t>(block_.count()) == 0);
   const Cancel never;
-  SyncChannel channel(fd_, never);
+  SyncChannel channel(fd_, RealClock(slowdown_), never);
   for (std::size_t at = 0; at < data.size(); at += kChunk) {
     const std::size_t n = std::min(kChunk, data.size() - at);
     std::memcpy(bounce.get(), data.data() + at, n);

@@ -14,7 +14,9 @@ class FileStorage final : public Storage {
  public:
   // Opens an existing file or block device for reading and writing; a block device exclusively.
   // Throws OperatingError (target) if that cannot be done.
-  explicit FileStorage(const std::string& path);
+  // Below it time may run `slowdown` times slower than the clock: the times that users see are
+  // scaled back.
+  explicit FileStorage(const std::string& path, std::int64_t slowdown = 1);
   ~FileStorage() override;
   FileStorage(const FileStorage&) = delete;
   FileStorage& operator=(const FileStorage&) = delete;
@@ -26,11 +28,14 @@ class FileStorage final : public Storage {
   // Writes outside an experiment (inputs, markers), synchronously.
   void write(Bytes offset, std::span<const std::byte> data);
   void sync();
+  // Lets the file go; nothing else may be called any more.
+  void close();
 
   [[nodiscard]] static bool has_io_uring();
 
  private:
   std::string path_;
+  std::int64_t slowdown_;
   int fd_ = -1;
   Bytes capacity_;
   Bytes block_;

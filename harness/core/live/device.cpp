@@ -55,51 +55,71 @@ void LiveDevice::stop() {
 }
 
 void LiveDevice::read(Bytes offset, std::span<std::byte> into, std::unique_ptr<Ticket> ticket) {
-  const Nanos arrived = real_now();
   const Extent extent = extent_of(offset, into.size());
-  int error = fault_of(Op::read, extent);
-  if (error == 0) error = checked(store_.read(offset, into));
-  ask({std::move(ticket), {Op::read, extent.begin, extent.length()}, arrived, error});
+  Pending pending = begin(Op::read, extent, std::move(ticket));
+  pending.error = fault_of(Op::read, extent);
+  if (pending.error == 0) pending.error = checked(store_.read(offset, into));
+  ask(std::move(pending));
 }
 
 void LiveDevice::write(Bytes offset, std::span<const std::byte> data,
                        std::unique_ptr<Ticket> ticket) {
-  const Nanos arrived = real_now();
-  const Extent extent = extent_of(offset, data.size());
-  // What measures the path writes behind the visible end.
-  const bool measuring = pace_.load(std::memory_order_relaxed) == Pace::constant;
-  const int error = measuring
-                        ? checked(store_.write(offset + visible_, data))
-                        : overwrite(Op::write, extent, [&] { return store_.write(offset, data); });
-  ask({std::move(ticket), {Op::write, extent.begin, extent.length()}, arrived, error});
+  Pending pending = begin(Op::write, extent_of(offset, data.size()), std::move(ticket));
+  if (pace_.load(std::memory_order_relaxed) == Pace::constant) {
+    // What measures the path writes behind the visible end.
+    pending.error = checked(store_.write(offset + visible_, data));
+  } else {
+    overwrite(pending, [&] { return store_.write(offset, data); });
+  }
+  ask(std::move(pending));
 }
 
 void LiveDevice::trim(const Extent& extent, std::unique_ptr<Ticket> ticket) {
-  const Nanos arrived = real_now();
-  const int error = overwrite(Op::trim, extent, [&] {
-    return store_.punch(to_bytes(extent.begin), to_bytes(extent.length()));
-  });
-  ask({std::move(ticket), {Op::trim, extent.begin, extent.length()}, arrived, error});
+  Pending pending = begin(Op::trim, extent, std::move(ticket));
+  overwrite(pending,
+            [&] { return store_.punch(to_bytes(extent.begin), to_bytes(extent.length())); });
+  ask(std::move(pending));
 }
 
 void LiveDevice::flush(std::unique_ptr<Ticket> ticket) {
-  Pending pending{std::move(ticket), {Op::flush, {}, {}}, real_now(), 0};
-  {
+  Pending pending = begin(Op::flush, {}, std::move(ticket));
+  pending.lies = !honest_flush_;
+  if (!pending.lies) {
     const std::lock_guard data(data_mutex_);
     pending.flush = undo_.begin_flush();
   }
   ask(std::move(pending));
 }
 
+// Before any data is touched: a power cut that comes after this fails the request.
+LiveDevice::Pending LiveDevice::begin(Op op, const Extent& extent,
+                                      std::unique_ptr<Ticket> ticket) const {
+  const Nanos arrived = real_now();
+  return {std::move(ticket), {op, extent.begin, extent.length()}, arrived, cuts_.load()};
+}
+
 // Changes data, and keeps what was there as long as a power cut could bring it back.
-int LiveDevice::overwrite(Op op, const Extent& extent, const std::function<int()>& change) {
-  if (const int error = fault_of(op, extent); error != 0) return error;
-  if (pace_.load(std::memory_order_relaxed) != Pace::real) return checked(change());
-  const std::lock_guard data(data_mutex_);
+void LiveDevice::overwrite(Pending& pending, const std::function<int()>& change) {
+  const Request& r = pending.request;
+  pending.error = fault_of(r.op, {r.lba, r.lba + r.sectors});
+  if (pending.error != 0 || off_) return;
+  if (pace_ == Pace::real) {
+    const std::lock_guard data(data_mutex_);
+    if (pace_ == Pace::real) {  // still
+      if (survives(pending)) pending.error = change_undoably(pending, change);
+      return;
+    }
+  }
+  pending.error = checked(change());
+}
+
+int LiveDevice::change_undoably(Pending& pending, const std::function<int()>& change) {
+  const Request& r = pending.request;
   if (undo_.full()) forget_durable();
-  for (const Extent& part : worth_saving(extent)) {
+  for (const Extent& part : worth_saving({r.lba, r.lba + r.sectors})) {
     if (const int error = undo_.save(part, store_); error != 0) return checked(error);
   }
+  if (model_->durable_when_answered()) pending.flush = undo_.begin_flush();
   return checked(change());
 }
 
@@ -119,6 +139,7 @@ void LiveDevice::forget_durable() {
   {
     const std::lock_guard lock(mutex_);
     in_doubt = model_->in_doubt(model_now(real_now()));
+    notify();  // the model may have answered
   }
   undo_.keep_only(in_doubt);
 }
@@ -144,8 +165,8 @@ int LiveDevice::checked(int error) {
 void LiveDevice::ask(Pending pending) {
   Lock lock(mutex_);
   ++in_flight_;
-  const bool lies = pending.request.op == Op::flush && !honest_flush_;
-  const bool at_once = pace_ == Pace::none || (lies && pace_ == Pace::real);
+  if (!survives(pending)) return answer(lock, std::move(pending));
+  const bool at_once = pace_ == Pace::none || (pending.lies && pace_ == Pace::real);
   if (frozen_ || (!at_once && (free_tags_.empty() || !held_.empty()))) {
     ++counters_.held;
     held_.push_back(std::move(pending));
@@ -220,18 +241,32 @@ void LiveDevice::answer_due(Lock& lock) {
 }
 
 void LiveDevice::answer(Lock& lock, Pending p) {
+  settle(lock, p);
   ++counters_.replies[static_cast<std::size_t>(p.request.op)];
   if (p.error != 0) ++counters_.errors;
   lock.unlock();
-  if (p.flush != 0) {  // before the host hears of it, or a power cut could come between
-    const std::lock_guard data(data_mutex_);
-    undo_.end_flush(p.flush);
-  }
   p.ticket->reply(p.error);
   p.ticket.reset();
   lock.lock();
   if (--in_flight_ == held_.size()) quiet_.notify_all();
 }
+
+// Decides, at one moment, between the answer and a power cut: what the host hears is durable stays.
+void LiveDevice::settle(Lock& lock, Pending& p) {
+  if (p.flush != 0) {
+    lock.unlock();
+    {
+      const std::lock_guard data(data_mutex_);
+      if (survives(p)) undo_.end_flush(std::exchange(p.flush, 0));
+    }
+    lock.lock();
+    if (p.flush == 0) return;
+  }
+  if (!survives(p)) p.error = EIO;
+}
+
+// Whether no power cut has come since it began.
+bool LiveDevice::survives(const Pending& p) const { return !off_ && p.cuts == cuts_; }
 
 // What waited for a place in the device's queue arrives there now.
 void LiveDevice::admit_held(Lock& lock) {
@@ -239,8 +274,8 @@ void LiveDevice::admit_held(Lock& lock) {
     Pending p = std::move(held_.front());
     held_.pop_front();
     p.arrived = real_now();
-    const bool lies = p.request.op == Op::flush && !honest_flush_;
-    admit(lock, std::move(p), pace_ == Pace::none || (lies && pace_ == Pace::real));
+    const bool at_once = pace_ == Pace::none || (p.lies && pace_ == Pace::real);
+    admit(lock, std::move(p), at_once);
   }
 }
 
@@ -253,6 +288,7 @@ void LiveDevice::pace() {
       model_->wake(model_now(when));
     }
     answer_due(lock);
+    if (stopping_) break;  // said while the lock was open
     const Nanos next = next_event();
     if (next == kNever) {
       asleep_till_ = next;
@@ -308,6 +344,12 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   require(slowdown >= 1 && slowdown <= 1'000'000, "slowdown: must lie between 1 and 1,000,000");
   Lock lock(mutex_);
   freeze(lock);
+  lock.unlock();  // locks have an order; what is frozen stays so
+  Lock data(data_mutex_);
+  lock.lock();
+  // To the data, a change of pace is a flush: what is written without the model is not undone, and
+  // must not be by what was saved before.
+  undo_.clear();
   const Nanos now = pace_ == Pace::real ? model_now(real_now()) : model_last_;
   for (const Extent& extent : old_data_.extents()) model_->assume_written(extent);
   old_data_.clear();
@@ -316,6 +358,7 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   pace_ = pace;
   wake_due_ = kNever;
   if (pace == Pace::real) model_->wake(now);  // it says anew when it wants to be woken
+  data.unlock();
   thaw(lock);
 }
 
@@ -336,10 +379,7 @@ void LiveDevice::set_streams(std::vector<StreamRange> ranges) {
   streams_ = std::move(ranges);
 }
 
-void LiveDevice::set_honest_flush(bool honest) {
-  const std::lock_guard lock(mutex_);
-  honest_flush_ = honest;
-}
+void LiveDevice::set_honest_flush(bool honest) { honest_flush_ = honest; }
 
 void LiveDevice::add_fault(const Fault& fault) {
   require(fault.op != Op::flush, "fault: a flush cannot be told to fail");
@@ -354,13 +394,15 @@ void LiveDevice::clear_faults() {
   has_faults_ = false;
 }
 
-PowerCut LiveDevice::power_cut(std::uint64_t seed) {
+PowerCut LiveDevice::power_cut(std::uint64_t seed, After after) {
   PowerCut result;
   std::vector<Pending> unanswered;
   {
     const std::lock_guard data(data_mutex_);
     const std::lock_guard lock(mutex_);
     ++counters_.power_cuts;
+    ++cuts_;
+    off_ = after == After::off;
     wake_due_ = kNever;
     const std::vector<Extent> doubt = model_->power_cut(model_now(real_now()));
     for (const Extent& extent : doubt) result.doubtful_sectors += extent.length().count();
@@ -371,12 +413,14 @@ PowerCut LiveDevice::power_cut(std::uint64_t seed) {
   }
   result.unanswered = unanswered.size();
   Lock lock(mutex_);
-  for (Pending& p : unanswered) {
-    p.error = EIO;
-    p.flush = 0;
-    answer(lock, std::move(p));
-  }
+  for (Pending& p : unanswered) answer(lock, std::move(p));
   return result;
+}
+
+void LiveDevice::power_on() {
+  const std::lock_guard data(data_mutex_);
+  const std::lock_guard lock(mutex_);
+  off_ = false;
 }
 
 std::vector<LiveDevice::Pending> LiveDevice::take_unanswered() {
@@ -406,19 +450,31 @@ void LiveDevice::archive_model(Archive& archive, bool then_record) {
   if (then_record) {
     recording_ = true;
     records_.clear();
+    counters_.lost_records = 0;
   }
   thaw(lock);
 }
 
-void LiveDevice::look(
-    const std::function<void(DeviceModel&, const LiveCounters&, Nanos now)>& see) {
+void LiveDevice::look(const See& see) {
   const std::lock_guard lock(mutex_);
-  see(*model_, counters_, pace_ == Pace::real ? model_now(real_now()) : model_last_);
+  const Nanos now = wake_model();
+  see(*model_, counters_, now);
+  notify();
 }
 
-void LiveDevice::reset_counters() {
-  const std::lock_guard lock(mutex_);
-  counters_ = {};
+void LiveDevice::end_record(const See& see) {
+  Lock lock(mutex_);
+  freeze(lock);
+  recording_ = false;
+  const Nanos now = wake_model();
+  see(*model_, counters_, now);
+  thaw(lock);
+}
+
+// Its counters are those of the moment then.
+Nanos LiveDevice::wake_model() {
+  if (pace_ == Pace::real) model_->wake(model_now(real_now()));
+  return model_last_;
 }
 
 std::vector<RecordedRequest> LiveDevice::take_records() {

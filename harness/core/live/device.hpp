@@ -86,6 +86,9 @@ struct LiveCounters {
   host::LatencyHistogram model_latency;  // of the same, in the model's time
 };
 
+// What happens after a power cut: the device is back at once, or when power_on() says so.
+enum class After : std::uint8_t { on, off };
+
 struct PowerCut {
   std::int64_t doubtful_sectors = 0;
   std::int64_t changed_sectors = 0;
@@ -120,15 +123,19 @@ class LiveDevice final : private Host {
   void set_honest_flush(bool honest);
   void add_fault(const Fault& fault);
   void clear_faults();
-  // Everything that is in flight fails, volatile data is lost or not, as `seed` says, and the
-  // device is back.
-  PowerCut power_cut(std::uint64_t seed);
+  // Everything that is in flight fails, and volatile data is lost or not, as `seed` says. While the
+  // device is off, every request fails.
+  PowerCut power_cut(std::uint64_t seed, After after);
+  void power_on();
   // Waits until nothing is in flight, then saves or restores the model.
   // With `then_record`, every request from that moment on is recorded.
   void archive_model(Archive& archive, bool then_record);
-  // Calls `see` with the model and the counters of one moment.
-  void look(const std::function<void(DeviceModel&, const LiveCounters&, Nanos now)>& see);
-  void reset_counters();
+  // Calls `see` with the model and the counters of one moment; it may reset the latter.
+  using See = std::function<void(DeviceModel&, LiveCounters&, Nanos now)>;
+  void look(const See& see);
+  // Waits until nothing is in flight, ends the record, and looks. The records that nobody has taken
+  // yet are still there.
+  void end_record(const See& see);
   [[nodiscard]] std::vector<RecordedRequest> take_records();
   [[nodiscard]] Bytes visible() const { return visible_; }
   [[nodiscard]] int sync() { return store_.sync(); }
@@ -137,11 +144,13 @@ class LiveDevice final : private Host {
   struct Pending {
     std::unique_ptr<Ticket> ticket;
     Request request;
-    Nanos arrived;  // real
+    Nanos arrived;           // real
+    std::uint64_t cuts = 0;  // power cuts before it touched any data
     int error = 0;
+    std::uint64_t flush = 0;  // of the undo log: what its answer makes durable; 0: nothing
+    bool lies = false;        // a flush that is none
     Nanos asked = {};         // the model, in its time
     Nanos due = {};           // real
-    std::uint64_t flush = 0;  // of the undo log; 0: none
   };
   struct Due {
     Nanos when;
@@ -159,7 +168,9 @@ class LiveDevice final : private Host {
   void done(Tag tag, Nanos when) override;
   void wake_at(Nanos when) override;
 
-  [[nodiscard]] int overwrite(Op op, const Extent& extent, const std::function<int()>& change);
+  [[nodiscard]] Pending begin(Op op, const Extent& extent, std::unique_ptr<Ticket> ticket) const;
+  void overwrite(Pending& pending, const std::function<int()>& change);
+  [[nodiscard]] int change_undoably(Pending& pending, const std::function<int()>& change);
   [[nodiscard]] std::vector<Extent> worth_saving(const Extent& extent) const;
   void forget_durable();
   [[nodiscard]] int fault_of(Op op, const Extent& extent);
@@ -172,6 +183,8 @@ class LiveDevice final : private Host {
   void record(const Pending& pending);
   void answer_due(Lock& lock);
   void answer(Lock& lock, Pending pending);
+  void settle(Lock& lock, Pending& pending);
+  [[nodiscard]] bool survives(const Pending& pending) const;
   [[nodiscard]] std::vector<Pending> take_unanswered();
 
   void pace();
@@ -184,6 +197,7 @@ class LiveDevice final : private Host {
   [[nodiscard]] StreamId stream_of(Lba lba) const;
   [[nodiscard]] Nanos path_cost(const Request& request) const;
   [[nodiscard]] Nanos model_now(Nanos real);
+  [[nodiscard]] Nanos wake_model();
 
   Store store_;
   Bytes visible_;
@@ -193,18 +207,22 @@ class LiveDevice final : private Host {
   std::mutex data_mutex_;  // what is written, with what it undoes
   UndoLog undo_;
 
+  // Changed under both locks, read under either or none.
+  std::atomic<Pace> pace_{Pace::none};
+  std::atomic<std::uint64_t> cuts_{0};
+  std::atomic<bool> off_{false};
+
   std::mutex mutex_;  // everything below
   std::condition_variable changed_;
   std::condition_variable quiet_;
   ModelClock clock_;
   Nanos model_last_;
-  std::atomic<Pace> pace_{Pace::none};
   Nanos constant_;
   std::array<PathCost, 4> path_cost_{};
   std::vector<StreamRange> streams_;
   std::vector<Fault> faults_;
   std::atomic<bool> has_faults_{false};
-  bool honest_flush_ = true;
+  std::atomic<bool> honest_flush_{true};
   std::vector<Pending> pending_;  // by tag
   std::vector<Tag> free_tags_;
   std::deque<Pending> held_;

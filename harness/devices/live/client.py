@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import _core
+from harness import _core, locks
 from harness.devices.live import loops, registry
 from harness.devices.live.control import ask
 from harness.devices.live.registry import Place
@@ -22,6 +23,7 @@ from harness.errors import HarnessError, MissingTool, TargetError
 from harness.programs import find_program
 
 _END_LIMIT_S: Final = 60.0
+_LOOK_S: Final = 1.0
 _STATS_LIMIT_S: Final = 10.0
 
 
@@ -60,9 +62,17 @@ class LiveDevice:
         """Real or none. What was written at speed none is to the model data from long ago."""
         ask(self.place.socket, "speed", speed=speed, slowdown=slowdown)
 
-    def power_cut(self, seed: int = 0) -> dict[str, int]:
-        """Cuts the power; returns doubtful_sectors, changed_sectors, unanswered (requests)."""
-        return dict(ask(self.place.socket, "power_cut", seed=seed))
+    def power_cut(self, seed: int = 0, *, stay_off: bool = False) -> dict[str, int]:
+        """Cuts the power; returns doubtful_sectors, changed_sectors, unanswered (requests).
+
+        A host that lives on goes on writing as if nothing had happened, unless a request of its
+        own failed: with `stay_off` every request fails until `power_on`, as if it was cut, too.
+        """
+        return dict(ask(self.place.socket, "power_cut", seed=seed, stay_off=stay_off))
+
+    def power_on(self) -> None:
+        """The power is back."""
+        ask(self.place.socket, "power_on")
 
     def trim_policy(self, name: str = "") -> str | None:
         """The TRIM policy's name, after changing it if one is given."""
@@ -165,7 +175,7 @@ def created(spec: LiveSpec, name: str = "") -> Iterator[LiveDevice]:
 
 def _end(device: LiveDevice) -> None:
     died = f"{device.name} died: {device.place.last_words()}"
-    if device.place.is_alive():
+    if not device.place.is_dead():
         try:
             registry.unmount_all(device.place)
             device.remove()
@@ -179,7 +189,7 @@ def _end(device: LiveDevice) -> None:
 def find(name: str) -> LiveDevice:
     """A device that exists. Raises UnknownName, or TargetError if it is dead."""
     place = registry.existing(name)
-    if not place.is_alive() or not place.about():
+    if place.is_dead() or not place.about():
         raise TargetError(f"{name} is dead: `harness clean` removes what is left of it")
     return LiveDevice(place)
 
@@ -231,6 +241,9 @@ def _start(place: Place, lock: int) -> dict[str, Any]:
                 )
         finally:
             os.close(say)
+        while not select.select([ready], [], [], _LOOK_S)[0]:
+            if locks.is_lost(place.lock):  # a killed process that cannot end says nothing
+                return {"error": "the device's process was killed"}
         line = ready.read()
     if line:
         return dict(json.loads(line))

@@ -48,7 +48,6 @@ class Daemon:
         self._costs: path.PathCosts | None = None
         self._proposed = 1
         self._recording: Any = None
-        self._new_recording = False
         self._baseline: dict[str, int] = {}
         self._record_path: Path | None = None
         self._is_made = False
@@ -78,9 +77,9 @@ class Daemon:
         self._configure_queue()
         self._calibrate()
         self._device.set_honest_flush(spec.honest_flush)
+        self.speed(spec.speed, self._slowdown)
         if spec.record is not None:
             self.record(str(spec.record))
-        self.speed(spec.speed, self._slowdown)
         server = Server(place.socket, self._commands())
         self._stack.callback(server.shutdown)
         server.start()
@@ -142,8 +141,7 @@ class Daemon:
     def reset(self) -> None:
         """Counts from 0 again."""
         with self._changing:
-            self._baseline = self._device.snapshot()["device"]
-            self._device.reset_counters()
+            self._baseline = self._device.snapshot(then_reset=True)["device"]
 
     def speed(self, speed: str, slowdown: int = 0) -> None:
         """Real or none; a slowdown of 0 keeps the one that there is."""
@@ -152,13 +150,20 @@ class Daemon:
         with self._changing:
             wanted = slowdown or self._slowdown
             self._device.set_pace(speed, slowdown=wanted)
-            self._note("the speed was changed", unless_new=True)
+            self._note("the speed was changed")
             self._speed, self._slowdown = speed, wanted
 
-    def power_cut(self, seed: int = 0) -> dict[str, int]:
-        """Fails what is in flight and loses what only the drive's RAM had, as `seed` says."""
+    def power_cut(self, seed: int = 0, stay_off: bool = False) -> dict[str, int]:
+        """Fails what is in flight and loses what only the drive's RAM had, as `seed` says.
+
+        With `stay_off`, everything fails until `power_on`.
+        """
         self._note("the power was cut")
-        return dict(self._device.power_cut(seed))
+        return dict(self._device.power_cut(seed, stay_off=stay_off))
+
+    def power_on(self) -> None:
+        """The power is back."""
+        self._device.power_on()
 
     def trim_policy(self, name: str = "") -> str | None:
         """The policy's name, after changing it if one is given."""
@@ -210,13 +215,12 @@ class Daemon:
         self._place.note_unfinished(*_new_record_files(Path(target)))
         self._recording = Recording(self._device, Path(target), self._spec)
         self._record_path = Path(target)
-        self._new_recording = True
 
     def stop_record(self) -> None:
         """Ends the record, which is whole from then on."""
-        if self._recording is not None:
-            self._recording.close()
-            self._recording = None
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.close()
             assert self._record_path is not None
             self._place.forget_unfinished(*_record_files(self._record_path))
 
@@ -232,7 +236,7 @@ class Daemon:
 
     def _commands(self) -> dict[str, Any]:
         names = (
-            "stats reset speed power_cut trim_policy streams fault clear_faults slow_die "
+            "stats reset speed power_cut power_on trim_policy streams fault clear_faults slow_die "
             "honest_flush record stop_record remove"
         )
         return {name: getattr(self, name) for name in names.split()}
@@ -339,13 +343,9 @@ class Daemon:
         if self._spec.slowdown == 0:
             self._slowdown = self._proposed
 
-    def _note(self, what: str, *, unless_new: bool = False) -> None:
-        if self._recording is None:
-            return
-        if unless_new and self._new_recording:
-            self._new_recording = False
-            return
-        self._recording.note_change(what)
+    def _note(self, what: str) -> None:
+        if self._recording is not None:
+            self._recording.note_change(what)
 
 
 def _record_files(record: Path) -> tuple[Path, Path]:

@@ -24,6 +24,7 @@ CONTROL: Final = Path("/dev/loop-control")
 _CLR_FD: Final = 0x4C01
 _GET_STATUS64: Final = 0x4C05
 _CONFIGURE: Final = 0x4C0A
+_CTL_REMOVE: Final = 0x4C81
 _CTL_GET_FREE: Final = 0x4C82
 _DIRECT_IO: Final = 16
 
@@ -71,9 +72,33 @@ def _attach_free(fd: int, mark: bytes) -> Path | None:
         if error.errno == errno.EBUSY:
             return None
         raise TargetError(f"{device}: {error.strerror}: Linux 5.8 or newer is needed") from error
+    else:
+        if may_discard(device):
+            return device
+        fcntl.ioctl(loop, _CLR_FD)  # somebody else's limit, from before
     finally:
         os.close(loop)
-    return device
+    _renew(device)
+    return None
+
+
+def may_discard(device: Path) -> bool:
+    """Whether a loop device takes TRIM commands, as far as its queue's limit goes."""
+    try:
+        limit = (Path("/sys/block") / device.name / "queue/discard_max_bytes").read_text()
+    except OSError:
+        return True
+    return int(limit) > 0
+
+
+def _renew(device: Path) -> None:
+    """Removes a loop device that nothing uses, so that whoever needs one gets it made anew.
+
+    A queue's limits outlast what lies below it, and a limit of 0 for discards cannot be taken back:
+    the kernel (6.18) then takes their granularity for 0 and refuses every other size.
+    """
+    with contextlib.suppress(OSError), CONTROL.open("rb") as control:  # or somebody has taken it
+        fcntl.ioctl(control, _CTL_REMOVE, int(device.name.removeprefix("loop")))
 
 
 def over(file: Path) -> list[Path]:
@@ -91,14 +116,20 @@ def detach(file: Path, limit_s: float = _LIMIT_S) -> list[Path]:
 
     These detach themselves as soon as the last user has gone.
     """
+    limited = []
     for device in _candidates(file):
         with _opened(device) as loop:
             if loop is not None and _is_marked(loop, file):
+                if not may_discard(device):
+                    limited.append(device)
                 with contextlib.suppress(OSError):  # somebody else was quicker
                     fcntl.ioctl(loop, _CLR_FD)
     deadline = time.monotonic() + limit_s
     while (left := over(file)) and time.monotonic() < deadline:
         time.sleep(0.01)
+    for device in limited:
+        if device not in left:
+            _renew(device)
     return left
 
 

@@ -23,6 +23,8 @@ _SMALL: Final = 4096
 _LARGE: Final = 256 << 10
 _HUGE: Final = 1 << 20
 _OPS: Final = ("read", "write")
+_BATCH: Final = 300
+_BATCHES: Final = 4
 _USABLE: Final = 0.7
 """Share of the path's highest rate up to which its delay is about what it is at rest."""
 
@@ -41,7 +43,9 @@ class OpCost:
 class PathCosts:
     """What was measured.
 
-    `jitter_ns`: by how much the 99th percentile of a 4 KiB I/O exceeds the median. `iops` and
+    `jitter_ns`: by how much the 99th percentile of a 4 KiB I/O exceeds the median, in the quietest
+    of some batches: what other work on the machine adds now is not the path's, and makes a run
+    invalid when it happens. `iops` and
     `bytes_per_s`: what the path carries at most, without any device (depth 32 of 4 KiB, depth 8 of
     1 MiB; the slower of reads and writes).
     """
@@ -64,12 +68,13 @@ def measure(device: _core.LiveDevice, block_device: Path, span_bytes: int) -> Pa
     costs = {}
     jitter = 0
     for op in _OPS:
-        small = _latencies(block_device, op, _SMALL, span, 600)
+        batches = [_latencies(block_device, op, _SMALL, span, _BATCH) for _ in range(_BATCHES)]
+        small = min(batches, key=_spread)
         large = _latencies(block_device, op, _LARGE, span, 150)
         base = float(np.median(small)) - _CONSTANT_NS
         slope = (float(np.median(large)) - _CONSTANT_NS - base) / (_LARGE - _SMALL)
         costs[op] = OpCost(max(round(base), 0), max(slope, 0.0))
-        jitter = max(jitter, round(float(np.percentile(small, 99) - np.median(small))))
+        jitter = max(jitter, round(_spread(small)))
     iops = min(_rate(block_device, op, _SMALL, span, 4000, 32) for op in _OPS)
     large_iops = min(_rate(block_device, op, _HUGE, span, 150, 8) for op in _OPS)
     device.set_pace("none")
@@ -160,6 +165,10 @@ def _run(
 
 def _per_s(run: dict[str, Any], requests: int) -> float:
     return requests / float(run["end_ns"] - run["begin_ns"]) * 1e9
+
+
+def _spread(latencies: Any) -> float:
+    return float(np.percentile(latencies, 99) - np.median(latencies))
 
 
 def _latencies(block_device: Path, op: str, size: int, span: int, count: int) -> Any:

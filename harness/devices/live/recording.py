@@ -1,12 +1,14 @@
 """Every request as a live device's model saw it, in a Parquet file; and its exact replay.
 
 Columns: time_ns (int64, the model's time), op (uint8: 0 read, 1 write, 2 trim, 3 flush), lba and
-sectors (int64, of 512 B), stream (uint16), fua (bool). The file's metadata hold the device's spec.
-It has its name only when it is whole: a device that was killed leaves a file that ends in .part.
+sectors (int64, of 512 B), stream (uint16), fua (bool). The file's metadata hold the device's spec,
+and its counters at the record's end. It has its name only when it is whole: a device that was
+killed leaves a file that ends in .part. Beside it lies the model's state at the record's beginning.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +20,11 @@ import pyarrow.parquet as pq
 from harness import _core
 from harness.devices.live.spec import LiveSpec
 from harness.devices.model import Device, Run
-from harness.errors import TraceError
+from harness.errors import BadParameter, DataFolderError, TargetError, TraceError
 
 _SPEC: Final = b"flashlab.spec"
 _CHANGED: Final = b"flashlab.changed"
+_END: Final = b"flashlab.end"
 _PERIOD_S: Final = 0.05
 SCHEMA: Final = pa.schema(
     [
@@ -36,17 +39,24 @@ SCHEMA: Final = pa.schema(
 
 
 class Recording:
-    """Receives what a device records, in a thread of its own, in bounded memory."""
+    """Receives what a device records, in a thread of its own, in bounded memory.
+
+    Raises TargetError if there is no folder for it or something has its name already.
+    """
 
     def __init__(self, device: _core.LiveDevice, path: Path, spec: LiveSpec) -> None:
         self._device = device
         self._path = path
         self._part = path.with_name(path.name + ".part")
-        self._initial = initial_path(path)
         self._spec = spec
         self._changed: list[str] = []
-        self._initial.write_bytes(device.save(then_record=True))
-        self._writer = pq.ParquetWriter(self._part, SCHEMA, compression="zstd")
+        if path.exists():
+            raise TargetError(f"{path} exists: choose another name for the record")
+        try:
+            self._writer = pq.ParquetWriter(self._part, SCHEMA, compression="zstd")
+            initial_path(path).write_bytes(device.save(then_record=True))
+        except OSError as error:
+            raise TargetError(f"{path}: {error.strerror}: choose another place") from error
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._drain, name="recording")
         self._thread.start()
@@ -56,25 +66,40 @@ class Recording:
         self._changed.append(what)
 
     def close(self) -> None:
-        """Writes the rest and gives the file its name; nothing may be in flight any more."""
+        """Waits until nothing is in flight, writes the rest and gives the file its name.
+
+        Raises DataFolderError if it cannot be written, and then it has not got its name.
+        """
+        end = self._device.end_record()
         self._ending.set()
         self._thread.join()
-        lost = self._device.snapshot()["live"]["lost_records"]
-        if lost:
+        if lost := end["live"]["lost_records"]:
             self._changed.append(f"{lost} requests were not recorded")
-        self._writer.add_key_value_metadata(
-            {_SPEC: self._spec.model_dump_json().encode(), _CHANGED: "; ".join(self._changed)}
-        )
-        self._writer.close()
-        self._part.rename(self._path)
+        counted = {"time_ns": end["now_ns"], "counters": end["device"]}
+        try:
+            self._writer.add_key_value_metadata(
+                {
+                    _SPEC: self._spec.model_dump_json(),
+                    _CHANGED: "; ".join(self._changed),
+                    _END: json.dumps(counted),
+                }
+            )
+            self._writer.close()
+            self._part.rename(self._path)
+        except OSError as error:
+            raise DataFolderError(f"cannot write the record {self._path}: {error}") from error
 
     def _drain(self) -> None:
-        while not self._ending.wait(_PERIOD_S):
-            self._write()
-        self._write()
+        ending = False
+        while not ending:
+            ending = self._ending.wait(_PERIOD_S)
+            records = self._device.take_records()
+            try:
+                self._write(records)
+            except OSError as error:  # a record with gaps is told from a whole one
+                self._changed.append(f"requests could not be written to it ({error})")
 
-    def _write(self) -> None:
-        records = self._device.take_records()
+    def _write(self, records: dict[str, Any]) -> None:
         if len(records["time_ns"]) == 0:
             return
         records["fua"] = records["fua"].astype(bool)
@@ -94,11 +119,21 @@ class _Chunk:
 
 
 @dataclass(frozen=True)
-class Replay:
-    """A device after a replay, and what the replay did to it."""
+class Replayed:
+    """A device after a replay; `recorded` are the live one's counters at the end of the record."""
 
     device: Device
     run: Run
+    recorded: dict[str, int]
+
+    def differences(self) -> dict[str, tuple[int, int]]:
+        """Counters that are not the same: recorded and replayed."""
+        counters = self.device.counters
+        return {
+            name: (value, counters[name])
+            for name, value in self.recorded.items()
+            if counters[name] != value
+        }
 
 
 def initial_path(path: Path) -> Path:
@@ -106,38 +141,44 @@ def initial_path(path: Path) -> Path:
     return path.with_name(path.name + ".initial")
 
 
-def replay(
-    path: Path, *, queue_depth: int = 0, until_ns: int | None = None, rows: bool = False
-) -> Replay:
-    """The recorded requests on the model in virtual time, from the state that it began with.
+def replay(path: Path, *, queue_depth: int = 0, rows: bool = False) -> Replayed:
+    """The device after the recorded requests, in virtual time, from the state that it began with.
 
-    With `queue_depth` 0 each request arrives when it did, and the device counts exactly what the
-    live one did up to the model's time `until_ns`; otherwise so many are kept outstanding, as under
-    a host that takes no time. Raises TraceError for a record that is damaged, or that something
-    else than requests has influenced.
+    It has gone on to the moment at which the record ended: its counters and its map are the live
+    device's of then, to the last one. With a `queue_depth` the requests' times are ignored, and so
+    many are kept outstanding, as by a host that takes no time. `rows` records every request. Raises
+    TraceError for a record that is damaged, or that something else than requests has influenced.
     """
     try:
         file = pq.ParquetFile(path)
         metadata = file.metadata.metadata or {}
         spec = LiveSpec.model_validate_json(metadata[_SPEC])
+        end = json.loads(metadata[_END])
         changed = metadata[_CHANGED].decode()
+        initial = initial_path(path).read_bytes()
     except (OSError, KeyError, ValueError, pa.ArrowInvalid) as error:
         raise TraceError(str(path), 0, f"is no record of a live device: {error}") from error
     if changed:
         raise TraceError(str(path), 0, f"cannot be replayed exactly: {changed}")
     device = Device(spec.device_profile(), seed=spec.seed)
-    device.restore(initial_path(path).read_bytes())
-    begin_ns = device.now_ns
+    try:
+        device.restore(initial)
+    except BadParameter as error:
+        raise TraceError(str(initial_path(path)), 0, f"does not fit the record: {error}") from error
+    start_ns = device.now_ns
+    chunks = (_chunk(batch, start_ns) for batch in file.iter_batches())
+    exact = queue_depth == 0
     run = device.replay(
-        (_chunk(batch, begin_ns) for batch in file.iter_batches()),
+        chunks,
         queue_depth=queue_depth,
-        until_ns=None if until_ns is None else until_ns - begin_ns,
+        until_ns=end["time_ns"] - start_ns if exact else None,
+        as_submitted=exact,
         rows=rows,
     )
-    return Replay(device, run)
+    return Replayed(device, run, dict(end["counters"]))
 
 
-def _chunk(batch: pa.RecordBatch, begin_ns: int) -> _Chunk:
+def _chunk(batch: pa.RecordBatch, start_ns: int) -> _Chunk:
     columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in SCHEMA.names}
-    columns["time_ns"] = columns["time_ns"] - begin_ns
+    columns["time_ns"] = columns["time_ns"] - start_ns
     return _Chunk(**columns)

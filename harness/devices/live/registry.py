@@ -77,8 +77,12 @@ class Place:
         return _json(self.folder / "about.json")
 
     def is_alive(self) -> bool:
-        """Whether the device's process lives."""
+        """Whether the device's process is there, if only because it cannot end."""
         return locks.is_held(self.lock)
+
+    def is_dead(self) -> bool:
+        """Whether the device's process has ended or was killed."""
+        return not self.is_alive() or locks.is_lost(self.lock)
 
     def is_abandoned(self) -> bool:
         """Whether somebody wanted the device to end with it, or was making it, and is no more."""
@@ -223,7 +227,7 @@ def clean(*, everything: bool = False) -> tuple[list[str], list[str]]:
     names = list_names()
     with locks.folder_lock(ROOT, shared=False):  # one at a time, and nobody begins a device
         for place in map(Place, names):
-            if not (everything or not place.is_alive() or place.is_abandoned()):
+            if not (everything or place.is_dead() or place.is_abandoned()):
                 continue
             try:
                 done += _remove_traces(place)
@@ -254,6 +258,7 @@ def _remove_traces(place: Place) -> list[str]:
     file = place.file
     locks.wake_holders(place.lock)
     done = _unmount_while_it_lives(place)
+    mounts.abort(file)  # nothing is left to be written, and its process may wait for itself
     done += [f"ended process {pid}" for pid in locks.end_holders(place.lock)]
     for _ in range(_ATTEMPTS):  # somebody may be mounting it just now
         done += _unmount_all(file)
@@ -272,7 +277,7 @@ def _remove_traces(place: Place) -> list[str]:
 
 def _unmount_while_it_lives(place: Place) -> list[str]:
     """Unmounts, so that what the kernel still has to write is written; not if that hangs."""
-    if not place.is_alive():
+    if place.is_dead():
         return []
     try:
         return _unmount_all(place.file)

@@ -25,7 +25,7 @@ class GraceHashJoin:
     title = "Grace hash join on HDD and SSD"
     notebook = "10_grace_hash_join.ipynb"
     parameters = grid.Parameters
-    tiers = ("simulated", "hardware")
+    tiers = ("simulated", "emulated", "hardware")
     code = ("workloads/tpch.py",)
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:

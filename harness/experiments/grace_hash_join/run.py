@@ -63,14 +63,16 @@ def run_point(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> 
         layout.total,
         overrides=variant.overrides if variant else {},
         seed=int(v["repetition"]),
+        trace=_is_traced(v),
     ) as device:
         device.place(layout.orders, inputs.orders)
         device.place(layout.lineitem, inputs.lineitem)
+        device.begin()
         jobs = _jobs(inputs, layout)
         users = _core.run_joins(device.storage, _spec(v, device.cpu), jobs, bench.cancel)
         _check(users, inputs, raw)
         metrics = {**_metrics(users), **device.counters(), **_theory(v, inputs, device)}
-        return Measurement(metrics, _histograms(users), _trace(users))
+        return Measurement(metrics, _histograms(users), _trace(users), device.block_trace)
 
 
 def _spec(v: Mapping[str, Scalar], cpu: CpuCosts) -> _core.JoinSpec:

@@ -1,0 +1,110 @@
+"""`harness probe ...`: arguments and printing of the probes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+app = typer.Typer(
+    no_args_is_help=True, help="Records what the kernel does to a block device, without a gap."
+)
+Trace = Annotated[Path, typer.Argument(help="a recorded trace.parquet")]
+
+
+@app.command("list")
+def list_() -> None:
+    """Lists the probes."""
+    from harness.probes.scripts import SCRIPTS
+
+    table = Table("probe", "records", "columns", box=None)
+    for script in SCRIPTS.values():
+        table.add_row(script.name, script.purpose, ", ".join(script.schema.names))
+    _console().print(table)
+
+
+@app.command()
+def record(
+    device: Annotated[Path, typer.Argument(help="a whole block device")],
+    output: Annotated[Path, typer.Option(help="the Parquet file to make")],
+    script: Annotated[str, typer.Option(help="see `harness probe list`")] = "block_io",
+    duration: Annotated[
+        str | None, typer.Option(help="such as 10s; without it until Ctrl-C")
+    ] = None,
+) -> None:
+    """Records a device until the time is over, or until Ctrl-C; fails if anything is missing."""
+    from harness.probes.recorder import Recorder
+    from harness.units import parse_time
+
+    limit_s = parse_time(duration) / 1e9 if duration else None
+    console = _console()
+    with Recorder(device, output, script) as recorder:
+        if recorder.tracefs_mounted:
+            console.print("mounted tracefs at /sys/kernel/tracing, it stays mounted")
+        console.print(f"recording {device} with {script}; Ctrl-C ends it")
+        try:
+            time.sleep(limit_s if limit_s is not None else threading_timeout())
+        except KeyboardInterrupt:
+            console.print("ending")
+    recording = recorder.recording
+    assert recording is not None
+    console.print(
+        f"{output}: {recording.rows:,} rows, complete; latency unknown of "
+        f"{recording.unknown_latency:,}"
+    )
+
+
+@app.command()
+def analyse(
+    trace: Trace,
+    figure: Annotated[
+        Path | None, typer.Option(help="also draw addresses over time: a path without suffix")
+    ] = None,
+) -> None:
+    """Prints latencies, utilisation, seeks and discards of a trace of block_io."""
+    from harness.probes import analysis
+
+    for name, table in analysis.TABLES.items():
+        _print(table(trace), name)
+    if figure is not None:
+        from harness import plots
+
+        with plots.theme():
+            drawn = plots.lba_over_time(analysis.addresses(trace), trace.stem)
+        for path in plots.save(drawn, figure):
+            _console().print(f"written: {path}")
+
+
+@app.command()
+def check(trace: Trace) -> None:
+    """Counts a trace again and compares it with what the kernel counted while it was recorded."""
+    from harness.probes.recorder import check_file
+
+    facts = check_file(trace)
+    _console().print(f"{trace}: {facts['rows']:,} rows of {facts['script']}, complete")
+
+
+def threading_timeout() -> float:
+    """As long as a wait can be."""
+    import threading
+
+    return threading.TIMEOUT_MAX
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+def _print(rows: pd.DataFrame, title: str) -> None:
+    table = Table(*rows.columns, title=title, box=None)
+    for row in rows.itertuples(index=False):
+        table.add_row(*(f"{v:,.4g}" if isinstance(v, float) else str(v) for v in row))
+    _console().print(table)

@@ -1,0 +1,171 @@
+"""What bpftrace prints, taken apart: rows, totals, losses. Pure functions of bytes, in chunks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv
+
+_ROW_BYTES: Final = b"0123456789,-\n"
+_LOST: Final = re.compile(rb"[Ll]ost (\d+) events")
+_MAP: Final = re.compile(r"@(\w+)(?:\[([^\]]*)\])?: (.*)")
+_NUMBER: Final = re.compile(r"-?\d+")
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class Lines:
+    """Takes the output as it comes and gives back the rows; remembers everything else.
+
+    lost: events that bpftrace said it lost. totals: the script's scalar maps. entries: its maps
+    with keys, name to a list of (key numbers, value numbers). notes: lines that are none of these.
+    bad: lines that look like rows and are not. ended: the script's last line was seen.
+    """
+
+    def __init__(self, fields: int) -> None:
+        self._names = [f"f{i}" for i in range(fields)]
+        self._rest = b""
+        self.lost = 0
+        self.bad = 0
+        self.ready = False
+        self.ended = False
+        self.totals: dict[str, int] = {}
+        self.entries: dict[str, list[tuple[list[int], list[int]]]] = {}
+        self.notes: list[str] = []
+
+    def feed(self, data: bytes) -> Iterator[list[pa.Array]]:
+        """The rows of all lines that are whole now: a list of int64 columns per piece."""
+        text = self._rest + data
+        end = text.rfind(b"\n") + 1
+        self._rest = text[end:]
+        for first in range(0, end, _BLOCK_BYTES):
+            # A line may cross the cut: it is moved to the piece in which it ends.
+            start = text.rfind(b"\n", 0, first) + 1 if first else 0
+            last = text.rfind(b"\n", 0, min(first + _BLOCK_BYTES, end)) + 1
+            if last > start:
+                yield from self._piece(text[start:last])
+
+    def close(self) -> Iterator[list[pa.Array]]:
+        """What was left without an end of line."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            yield from self._piece(rest + b"\n")
+
+    def _piece(self, text: bytes) -> Iterator[list[pa.Array]]:
+        if text.translate(None, _ROW_BYTES):
+            text = self._rows_only(text)
+        if not text.strip(b"\n"):
+            return
+        try:
+            yield self._columns(text)
+        except pa.ArrowInvalid:
+            whole = b"".join(line + b"\n" for line in text.split(b"\n") if self._is_row(line))
+            if whole:
+                yield self._columns(whole)
+
+    def _columns(self, text: bytes) -> list[pa.Array]:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(text),
+            read_options=pyarrow.csv.ReadOptions(column_names=self._names, use_threads=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(self._names, pa.int64())
+            ),
+        )
+        return [table[name].combine_chunks() for name in self._names]
+
+    def _is_row(self, line: bytes) -> bool:
+        if not line:
+            return False
+        good = re.fullmatch(rb"(-?\d*,){%d}-?\d*" % (len(self._names) - 1), line) is not None
+        self.bad += not good
+        return good
+
+    def _rows_only(self, text: bytes) -> bytes:
+        rows = []
+        for line in text.split(b"\n"):
+            if not line.translate(None, _ROW_BYTES):
+                rows.append(line)
+            elif lost := _LOST.search(line):
+                self.lost += int(lost[1])
+                self.bad += lost.start() > 0 and b"," in line[: lost.start()]
+            else:
+                self._note(line.decode(errors="replace"))
+        return b"\n".join(rows)
+
+    def _note(self, line: str) -> None:
+        if line == "ready":
+            self.ready = True
+        elif line == "end":
+            self.ended = True
+        elif (found := _MAP.fullmatch(line)) and (values := _NUMBER.findall(found[3])):
+            numbers = [int(n) for n in values]
+            if found[2] is None:
+                self.totals[found[1]] = numbers[0]
+            else:
+                keys = [int(n) for n in _NUMBER.findall(found[2])]
+                self.entries.setdefault(found[1], []).append((keys, numbers))
+        else:
+            self.notes.append(line)
+
+
+class JsonMaps:
+    """The same of a script that prints its maps as JSON at its end, and no rows.
+
+    histograms: name to key text to a list of (from, to, count). maps: name to key text to number.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.lost = 0
+        self.bad = 0
+        self.ready = False
+        self.ended = False
+        self.totals: dict[str, int] = {}
+        self.maps: dict[str, dict[str, Any]] = {}
+        self.histograms: dict[str, dict[str, list[tuple[int, int, int]]]] = {}
+        self.notes: list[str] = []
+
+    def feed(self, data: bytes) -> Iterator[list[pa.Array]]:
+        """Takes the next piece of output; there are never rows in it."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        for line in filter(None, whole):
+            self._line(line)
+        yield from ()
+
+    def close(self) -> Iterator[list[pa.Array]]:
+        """What was left without an end of line."""
+        yield from self.feed(b"\n")
+
+    def _line(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+            kind, data = message["type"], message.get("data")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            lost = _LOST.search(line)
+            self.lost += int(lost[1]) if lost else 0
+            self.notes.append(line.decode(errors="replace"))
+            return
+        if kind == "lost_events":
+            self.lost += int(data["events"])
+        elif kind == "value":
+            self.ready = self.ready or data == "ready"
+        elif kind == "printf":
+            self.ended = self.ended or data == "end\n"
+        elif kind == "hist":
+            for name, values in data.items():
+                self.histograms[name.removeprefix("@")] = {
+                    key: [(int(b.get("min", 0)), int(b.get("max", 0)), int(b["count"])) for b in of]
+                    for key, of in values.items()
+                }
+        elif kind == "map":
+            self._map(data)
+
+    def _map(self, data: dict[str, Any]) -> None:
+        for name, value in data.items():
+            if isinstance(value, dict):
+                self.maps[name.removeprefix("@")] = value
+            else:
+                self.totals[name.removeprefix("@")] = int(value)

@@ -1,0 +1,203 @@
+"""Tier `emulated`: the device models behind real Linux block devices, in real time.
+
+Every point gets a new device (harness/devices/live), so that it starts from the state from which
+the simulated tier starts. A run whose replies left too late is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import _core
+from harness.devices import fingerprint, live
+from harness.devices.live import LiveDevice, LiveSpec
+from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, load_device
+from harness.errors import InvalidRun, MissingTool, UnknownName
+from harness.probes import bpftrace
+from harness.probes.recorder import Recorder
+from harness.tiers.base import CpuCosts
+from harness.tiers.hardware import write_records
+
+_SEEDS_PER_REVOLUTION = 16
+
+
+class EmulatedDevice:
+    """A live device, and the engine's way to it."""
+
+    cpu = CpuCosts()
+    host: HostProfile | None = None
+    profile: DeviceProfile | None = None
+
+    def __init__(self, device: LiveDevice, trace: Path | None) -> None:
+        self._device = device
+        self._recorder = trace and Recorder(device.path, trace, device_counters=self._counted)
+        self._stack = ExitStack()
+        self.block_trace: Path | None = None
+        self._slowdown = int(device.stats()["slowdown"])
+        self.storage = _core.FileStorage(str(device.path), self._slowdown)
+        device.set_speed("none")
+
+    def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
+        """Writes the records, at once: to the drive they have been there since long ago."""
+        write_records(self.storage, offset_bytes, contents)
+
+    def begin(self) -> None:
+        """From here on the drive takes its time."""
+        self.storage.sync()
+        self._device.set_speed("real")
+        self._device.reset()
+        if self._recorder:
+            self._stack.enter_context(self._recorder)
+
+    def close(self) -> None:
+        """Ends what is still open."""
+        self._stack.close()
+        self.storage.close()
+
+    def _counted(self) -> dict[str, int]:
+        return dict(self._device.stats()["device"])
+
+    def counters(self) -> dict[str, int | float]:
+        """The device's counters, how late its replies were, and what was done about the path.
+
+        Raises InvalidRun if replies left later than a valid run allows, and TraceIncomplete if the
+        block trace has a gap.
+        """
+        self._stack.close()  # proves that the trace is complete
+        if self._recorder and self._recorder.recording:
+            self.block_trace = self._recorder.recording.path
+        seen = self._device.stats()
+        if not seen["valid"]:
+            raise InvalidRun(f"the run is not valid: {'; '.join(seen['problems'])}")
+        return {
+            **{f"device_{name}": value for name, value in seen["device"].items()},
+            "device_requests": sum(v for n, v in seen["live"].items() if n.endswith("_replies"))
+            - seen["live"]["unpaced_replies"],
+            "slowdown": seen["slowdown"],
+            **_prefixed("lateness", seen["lateness"]),
+            **_prefixed("model_latency", seen["model_latency"]),
+            "path_read_ns": seen["path"]["read"]["base_ns"],
+            "path_write_ns": seen["path"]["write"]["base_ns"],
+        }
+
+
+class EmulatedBench:
+    """Devices from profiles, one at a time, each as large as its profile says.
+
+    `devices` maps the experiment's names to profiles; `slowdown` 0 lets each device choose how many
+    times slower than the clock it must run for this machine to carry it. `traces` is a folder for
+    block traces, where the last one lies until the next.
+    """
+
+    tier = "emulated"
+    parallel = 1
+
+    def __init__(
+        self,
+        profiles: Path,
+        devices: Mapping[str, str],
+        overrides: Mapping[str, str] | None = None,
+        slowdown: int = 0,
+        traces: Path | None = None,
+    ) -> None:
+        self.cancel = _core.Cancel()
+        self._profiles = profiles
+        self._names = dict(devices)
+        self._overrides = dict(overrides or {})
+        self._slowdown = slowdown
+        self._traces = traces
+        for device in self._names:
+            self._spec(device, {}, 0).check()
+
+    def __enter__(self) -> EmulatedBench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    @property
+    def devices(self) -> list[str]:
+        """The experiment's names for its devices."""
+        return list(self._names)
+
+    def reserve(self, needed_bytes: Mapping[str, int]) -> None:
+        """What the points write must fit into memory; the rest of a device is never touched.
+
+        Raises TargetError.
+        """
+        for device, needed in needed_bytes.items():
+            room = self._spec(device, {}, 0).model_copy(
+                update={"thin": False, "size_bytes": -(-needed // (1 << 30)) * (1 << 30)}
+            )
+            room.check()
+
+    def identity(self, device: str) -> Mapping[str, str]:
+        """The profile's digest, and this machine's fingerprint."""
+        profile = self._spec(device, {}, 0).device_profile()
+        return {"profile": profile.digest(), **fingerprint.machine()}
+
+    @contextmanager
+    def open_device(
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+        trace: bool = False,
+    ) -> Iterator[EmulatedDevice]:
+        """A new drive. A disk's platters stand at an angle that `seed` sets."""
+        del needed_bytes
+        spec = self._spec(device, overrides, seed)
+        with live.created(spec) as made:
+            emulated = EmulatedDevice(made, self._trace_file() if trace else None)
+            try:
+                yield emulated
+            finally:
+                emulated.close()
+
+    def _trace_file(self) -> Path | None:
+        if self._traces is None:
+            return None
+        try:
+            bpftrace.program()
+        except MissingTool:  # the results are as good without the kernel's view of them
+            return None
+        self._traces.mkdir(parents=True, exist_ok=True)
+        for old in self._traces.glob("block*.parquet"):
+            old.unlink()
+        return self._traces / "block.parquet"
+
+    def _spec(self, device: str, overrides: Mapping[str, str], seed: int) -> LiveSpec:
+        if device not in self._names:
+            raise UnknownName("device", device, self._names)
+        name = self._names[device]
+        profile = load_device(self._profiles, name, self._overrides)
+        turn = 0
+        if isinstance(profile, HddProfile):
+            revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
+            turn = seed % _SEEDS_PER_REVOLUTION * revolution_ns // _SEEDS_PER_REVOLUTION
+        return LiveSpec(
+            profile=name,
+            profiles=self._profiles,
+            overrides={**self._overrides, **overrides},
+            thin=True,
+            slowdown=self._slowdown,
+            seed=turn if isinstance(profile, HddProfile) else seed,
+        )
+
+
+def _prefixed(prefix: str, summary: Mapping[str, Any]) -> dict[str, float]:
+    return {f"{prefix}_{name}": value for name, value in summary.items() if name.endswith("_ns")}
