@@ -80,7 +80,8 @@ def unmount(mount: Mount) -> str:
 def drop(point: Path) -> None:
     """Takes whatever is mounted at a path out of the mount table, even if it is dead."""
     while is_point(point):
-        if said := _umount(point, "--lazy"):
+        said = _umount(point, "--lazy")
+        if said and is_point(point):  # and not that somebody else was quicker
             raise TargetError(f"{point}: {said}")
 
 

@@ -65,8 +65,9 @@ def tables() -> dict[str, set[str]]:
         for device in Path("/sys/block").glob("loop*/loop")
     }
     lines = set(Path("/proc/self/mountinfo").read_text().splitlines())
-    files = {str(p) for p in [registry.ROOT, *registry.ROOT.rglob("*")] if p.exists()}
-    found = {"loops": loops, "mounts": lines, "files": files - {str(registry.ROOT)}}
+    walk = os.walk(registry.ROOT)  # looks at no file: one may be served by nobody
+    files = {f"{top}/{name}" for top, folders, names in walk for name in (*folders, *names)}
+    found = {"loops": loops, "mounts": lines, "files": files}
     return {what: {row for row in rows if not _is_others(row)} for what, rows in found.items()}
 
 

@@ -305,10 +305,9 @@ class Daemon:
 
     def _unmount(self) -> None:
         """Threads that serve a file which is still open never end: the process ends them."""
-        if self._in_use:
-            mounts.drop(self._place.file)
-        else:
+        if not self._in_use:
             self._device.unmount()
+        mounts.drop(self._place.file)  # libfuse leaves the mount of an aborted connection
 
     def _configure_queue(self) -> None:
         """The block layer sees the drive that the profile describes."""

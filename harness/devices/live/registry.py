@@ -235,7 +235,7 @@ def clean(*, everything: bool = False) -> tuple[list[str], list[str]]:
                 failed.append(f"{place.name}: {error}")
         for prefix in (_NEW, _OLD):
             for unnamed in ROOT.glob(f"{prefix}*"):
-                shutil.rmtree(unnamed, ignore_errors=True)
+                _delete(unnamed)
                 done.append(f"removed {unnamed}")
         with contextlib.suppress(OSError):
             ROOT.rmdir()
@@ -323,7 +323,14 @@ def discard(place: Place) -> None:
     gone = ROOT / f"{_OLD}{secrets.token_hex(4)}"
     with contextlib.suppress(FileNotFoundError):  # its process was quicker
         place.folder.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        _delete(gone)
+
+
+def _delete(folder: Path) -> None:
+    """Deletes a folder that has no name any more, and what is left mounted in it."""
+    for point in mounts.below(folder):
+        mounts.drop(point)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _json(path: Path) -> dict[str, Any]:
