@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import cleaning
 from harness.dbms import postgres
 from harness.errors import HarnessError, MissingTool
 
@@ -65,16 +66,23 @@ def test_it_ends_with_the_harness_even_if_that_is_killed(place: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from harness.dbms import postgres\n"
         "with postgres.run(Path(sys.argv[1]), {}) as server:\n"
-        "    print(server.pid, flush=True); time.sleep(600)\n"
+        "    print(server.pid, server.folder, server.socket, flush=True); time.sleep(600)\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(place)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        pid = int(process.stdout.readline())
+        number, folder, socket = process.stdout.readline().split()
+        pid = int(number)
         assert running(pid)
         process.kill()
     deadline = time.monotonic() + 30
     while running(pid):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert Path(folder).is_dir()
+    done = cleaning.clean().done
+    assert f"deleted {folder}" in done
+    assert f"deleted {socket}" in done
+    assert list(place.iterdir()) == []
+    assert not Path(socket).exists()
