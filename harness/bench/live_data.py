@@ -43,6 +43,7 @@ def verify_with_fio(
     command = [find_program("fio"), f"--filename={device}", "--direct=1", "--ioengine=libaio"]
     command += ["--bsrange=4k-256k", "--blockalign=4k", f"--size={share}", f"--loops={loops}"]
     command += ["--verify=crc32c", "--verify_backlog=200", "--verify_fatal=0", "--fsync=40"]
+    command += ["--verify_state_save=0"]
     command += [f"--randseed={seed}", "--output-format=json", "--thread"]
     for i, depth in enumerate(_DEPTHS):
         command += [f"--name=depth{depth}", f"--iodepth={depth}", f"--offset={i * share}"]

@@ -186,6 +186,7 @@ class Fio:
         self._mark = mark
         common = [f"--filename={self._device}", "--direct=1", "--rw=randwrite", f"--bs={_BLOCK}"]
         common += [f"--size={_FIO_BYTES}", "--verify=pattern", "--do_verify=0", "--thread"]
+        common += ["--verify_state_save=0"]
         common += [f"--verify_pattern=0x{mark:08x}%o", f"--randseed={mark}", "--log_offset=1"]
         common += ["--ioengine=libaio", "--iodepth=4", f"--write_lat_log={self._log}"]
         command = [find_program("fio"), *common]
