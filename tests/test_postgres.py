@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,16 @@ from harness.errors import HarnessError, MissingTool
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         postgres.find_binaries()
     except MissingTool as error:
         pytest.skip(str(error))
     if os.geteuid() == 0:  # pytest's own folders are closed to the server's user
-        return Path(tempfile.mkdtemp(prefix="flashlab-test-", dir="/var/tmp"))
-    return tmp_path_factory.mktemp("postgres")
+        with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
+            yield Path(folder)
+    else:
+        yield tmp_path_factory.mktemp("postgres")
 
 
 pytestmark = pytest.mark.real
