@@ -65,7 +65,7 @@ RUN = ("run", "grace_hash_join")
     ("arguments", "says"),
     [
         (("run", "quick_sort"), "unknown experiment 'quick_sort'; known: device_models"),
-        ((*RUN, "--tier", "dreamed"), "known: hardware, simulated"),
+        ((*RUN, "--tier", "dreamed"), "known: emulated, hardware, simulated"),
         ((*RUN, "--device", "hdd=floppy"), "unknown profile 'floppy'; known: cosmos"),
         ((*RUN, "--device", "tape=seagate_250gb"), "unknown device 'tape'; known: hdd, ssd"),
         ((*RUN, "--set", "colour=red"), "unknown parameter 'colour'"),
