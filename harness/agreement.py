@@ -64,7 +64,7 @@ def measured_host(project: Project, scale: str, slowdown: float) -> Path:
             "cores": plain(2),
             "submit_cpu": plain(0, "ns"),
             "complete_cpu": plain(0, "ns"),
-            "max_request": plain(1, "MiB"),
+            "max_request": plain(512, "KiB"),
             "io_scheduler": plain("none"),
         },
         "join_cpu": {
@@ -87,7 +87,7 @@ def compare(
 
     Columns: the point's values; for each phase NAME_emulated, NAME_simulated (s) and NAME_ratio;
     ios_compared and ios_differ (I/O and byte counts of engine and device, and how many of them are
-    not equal); for traced points the mean latency of reads and writes as the engine saw them.
+    not equal); for traced points the median latency of reads and writes as the engine saw them.
     Raises BadParameter if nothing has been run.
     """
     with open_session(project, experiment, "emulated", options) as session:
@@ -125,7 +125,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     for device, group in table.groupby("device"):
         for column in (c for c in table if c.endswith("_ratio")):
             ratio = group[column].dropna()
-            within = float((ratio - 1.0).abs().le(_GOAL).mean())
+            within = float((ratio - 1.0).abs().le(_GOAL).median())
             what = column.removesuffix("_ratio")
             rows.append((device, what, len(ratio), ratio.median(), *_ends(ratio), within))
     names = ["device", "what", "points", "median", "lowest", "highest", "within_goal_ratio"]
@@ -158,12 +158,12 @@ def _beside(emulated: Results, simulated: Results) -> pd.DataFrame:
 
 
 def _latency_ns(results: Results, point: str, op: str) -> float:
-    """Mean latency of the engine's I/Os of a traced point; NaN if it was not traced."""
+    """Median latency of the engine's I/Os of a traced point; NaN if it was not traced."""
     trace = results.trace_of(point)
     if trace is None:
         return float("nan")
     rows = trace[trace.op == _OPS.index(op)]
-    return float((rows.completed_ns - rows.submitted_ns).mean())
+    return float((rows.completed_ns - rows.submitted_ns).median())
 
 
 _VALUES: Final = (

@@ -117,7 +117,7 @@ def run(
 
 
 @app.command()
-def agreement(experiment: str = "grace_hash_join") -> None:
+def agreement(experiment: Annotated[str, typer.Argument()] = "grace_hash_join") -> None:
     """Compares what was run on tier emulated with the simulation of the same points."""
     from harness import agreement as agreements
     from harness.paths import find_project

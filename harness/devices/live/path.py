@@ -119,7 +119,7 @@ def _demand(profile: SsdProfile) -> _Demand:
     """The drive's own extremes, from its model: a small one, which is as fast."""
     small = scaled_to(profile, min(profile.parameters.capacity.value, 4 << 30))
     device = _core.Device(small.to_core())
-    span = 1 << 30
+    span = min(1 << 30, device.capacity_bytes // 2 // _HUGE * _HUGE)
     _run(device, "sequential", 0.0, _HUGE, 8, span, span // _HUGE)
     device.idle(1_000_000_000)
     read = _run(device, "random", 1.0, _SMALL, 1, span, 2000)["read"]
