@@ -27,8 +27,8 @@ from harness.errors import BadParameter, HarnessError, TargetError
 
 _THREADS: Final = 2
 _SATA_RANGE_SECTORS: Final = 65_535
-# A loop device takes 128 pieces of memory at a time: what is larger is split where memory happens to
-# lie, differently every time.
+# A loop device takes 128 pieces of memory at a time: what is larger is split where memory happens
+# to lie, differently every time.
 _LARGEST_REQUEST_KIB: Final = 512
 _MAX_DISCARD_BYTES: Final = (1 << 32) - 512
 
