@@ -125,7 +125,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     for device, group in table.groupby("device"):
         for column in (c for c in table if c.endswith("_ratio")):
             ratio = group[column].dropna()
-            within = float((ratio - 1.0).abs().le(_GOAL).median())
+            within = float((ratio - 1.0).abs().le(_GOAL).mean())
             what = column.removesuffix("_ratio")
             rows.append((device, what, len(ratio), ratio.median(), *_ends(ratio), within))
     names = ["device", "what", "points", "median", "lowest", "highest", "within_goal_ratio"]

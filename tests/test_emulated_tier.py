@@ -62,6 +62,13 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
         assert (checkout.raw / "grace_hash_join" / "emulated" / f"{point}.block.parquet").is_file()
 
 
+def test_the_summary_counts_what_lies_within_the_goal() -> None:
+    table = pd.DataFrame({"device": ["hdd"] * 4, "join_s_ratio": [0.95, 1.05, 1.2, float("nan")]})
+    row = agreement.summary(table).iloc[0]
+    assert (row.points, row.lowest, row.highest) == (3, 0.95, 1.2)
+    assert row.within_goal_ratio == pytest.approx(2 / 3)
+
+
 class Flaky:
     """An experiment whose first runs are not valid."""
 

@@ -29,6 +29,10 @@ _USABLE: Final = 0.7
 """Share of the path's highest rate up to which its delay is about what it is at rest."""
 
 _JITTER_RATIO: Final = 0.15
+_MEAN_RATIO: Final = 0.05
+_UNSURE_NS: Final = 25_000
+"""So much the median itself moves from one second to another: 16 us or 40 us on a machine with two
+processors, depending on which thread wakes where. What is taken off is wrong by as much."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,12 @@ def measure(device: _core.LiveDevice, block_device: Path, span_bytes: int) -> Pa
     jitter = 0
     for op in _OPS:
         batches = [_latencies(block_device, op, _SMALL, span, _BATCH) for _ in range(_BATCHES)]
-        small = min(batches, key=_spread)
+        small = np.concatenate(batches)
         large = _latencies(block_device, op, _LARGE, span, 150)
         base = float(np.median(small)) - _CONSTANT_NS
         slope = (float(np.median(large)) - _CONSTANT_NS - base) / (_LARGE - _SMALL)
         costs[op] = OpCost(max(round(base), 0), max(slope, 0.0))
-        jitter = max(jitter, round(_spread(small)))
+        jitter = max(jitter, round(min(_spread(batch) for batch in batches)))
     iops = min(_rate(block_device, op, _SMALL, span, 4000, 32) for op in _OPS)
     large_iops = min(_rate(block_device, op, _HUGE, span, 150, 8) for op in _OPS)
     device.set_pace("none")
@@ -103,6 +107,7 @@ def slowdown_for(profile: DeviceProfile, costs: PathCosts) -> int:
         1,
         math.ceil(cost_ns / demand.latency_ns),
         math.ceil(costs.jitter_ns / (_JITTER_RATIO * demand.latency_ns)),
+        math.ceil(_UNSURE_NS / (_MEAN_RATIO * demand.latency_ns)),
         math.ceil(demand.iops / (_USABLE * costs.iops)),
         math.ceil(demand.bytes_per_s / (_USABLE * costs.bytes_per_s)),
     )
