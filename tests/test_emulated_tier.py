@@ -135,7 +135,7 @@ def test_a_summary_is_that_of_the_values() -> None:
 def test_a_smaller_drive_is_as_fast_and_as_full(name: str) -> None:
     profile = load_device(PROFILES, name)
     assert isinstance(profile, SsdProfile)
-    small = scaled_to(profile, 4 << 30)
+    small = scaled_to(profile, 6 << 30)
     large = scaled_to(profile, 16 << 30)
     job = Job(op="write", pattern="random", queue_depth=32, requests=150_000)
     runs = []

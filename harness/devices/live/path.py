@@ -122,7 +122,7 @@ class _Demand:
 
 def _demand(profile: SsdProfile) -> _Demand:
     """The drive's own extremes, from its model: a small one, which is as fast."""
-    small = scaled_to(profile, min(profile.parameters.capacity.value, 4 << 30))
+    small = scaled_to(profile, min(profile.parameters.capacity.value, 16 << 30))
     device = _core.Device(small.to_core())
     span = min(1 << 30, device.capacity_bytes // 2 // _HUGE * _HUGE)
     _run(device, "sequential", 0.0, _HUGE, 8, span, span // _HUGE)
