@@ -321,7 +321,7 @@ def killed(spec: LiveSpec) -> None:
 def test_a_state_that_does_not_fit_is_refused(
     stateful: Callable[..., LiveSpec], tmp_path: Path
 ) -> None:
-    spec = stateful(speed="none", size_bytes=512 << 20)
+    spec = stateful(speed="none", size_bytes=768 << 20)
     path = tmp_path / "state"
     with live.created(spec, new_name()):
         pass
@@ -332,10 +332,10 @@ def test_a_state_that_does_not_fit_is_refused(
             live.create(spec, new_name())
         assert Path(spec.store).exists()
 
-    refused(stateful(speed="none", size_bytes=1 << 30), "store of a device of 512 MiB")
-    other = stateful(speed="none", size_bytes=512 << 20, profile="samsung_840pro_256gb")
+    refused(stateful(speed="none", size_bytes=1 << 30), "store of a device of 768 MiB")
+    other = stateful(speed="none", size_bytes=768 << 20, profile="samsung_840pro_256gb")
     refused(other, "another profile")
-    refused(stateful(speed="none", size_bytes=512 << 20, seed=1), "another seed")
+    refused(stateful(speed="none", size_bytes=768 << 20, seed=1), "another seed")
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     refused(spec, "is damaged")
     path.write_bytes(b"something else")
