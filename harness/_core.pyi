@@ -93,7 +93,7 @@ class Device:
 class HostParameters:
     """The machine above the device; see the host profiles."""
 
-    def __init__(self, *, cores: int, submit_cpu_ns: int, complete_cpu_ns: int, max_request_bytes: int, io_scheduler: str) -> None: ...
+    def __init__(self, *, cores: int, submit_cpu_ns: int, complete_cpu_ns: int, max_request_bytes: int, io_scheduler: str, threads_per_core: int = 1, smt_gain_ratio: float = 0.0) -> None: ...
 
 class Cancel:
     """Raised by one thread, obeyed by the long call that another is in."""
@@ -198,6 +198,34 @@ def partitions_for(records: int, capacity_records: int) -> int: ...
 
 def record_signatures(key: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], row: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], first: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], second: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> object:
     """uint64 signatures of records with these columns (join/record.hpp)."""
+
+def merge_plan(name: str, order: int, runs: int) -> tuple:
+    """
+    The plan (polyphase, balanced) of a sort that merges `order` runs at once. Returns the tape of each initial run, and the merges in their order: (tapes that one run each is taken of, tape that the result goes to, whether it is the last). Raises BadParameter.
+    """
+
+class PageCacheParameters:
+    """The kernel's page cache; see core/host/page_cache.hpp."""
+
+    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0) -> None: ...
+
+class SortedTable:
+    """A table to be sorted; see core/dbms/sort_merge_join.hpp."""
+
+    def __init__(self, *, tuples: int, heap_bytes: int, tuple_bytes: int, first_run_tuples: int, second_run_tuples: int, run_tuples: int, merge_memory_bytes: int, write_memory_bytes: int = 0, share_unit_bytes: int = 1) -> None: ...
+
+class SortMergeJoinSpec:
+    """The sorts and the join; see core/dbms/sort_merge_join.hpp."""
+
+    def __init__(self, *, tables: Sequence[SortedTable], merge: str, merge_order: int, burst: bool, refill: str, payload_bytes: int, reserve_block: bool, scan_cpu_ns: int, compare_cpu_ns: int, copy_cpu_ns: int, join_cpu_ns: int, table_rate_bytes_per_s: int, ahead: bool = False, piece_blocks: int = 1, seed: int = 0) -> None:
+        """
+        `tables` in the order in which they are sorted; merge: polyphase, balanced; burst: runs are formed in memory and written whole; refill: all, one (of the merges before the last). CPU times are per tuple.
+        """
+
+def run_sort_merge_joins(device: HddParameters | SsdParameters, host: HostParameters, cache: PageCacheParameters, spec: SortMergeJoinSpec, clients: int, cancel: Cancel) -> dict:
+    """
+    The same sort-merge join by each of `clients`, side by side in virtual time. Returns dicts: `clients` (a list), `cache`, `device`. Raises BadParameter, DiskFull, Interrupted.
+    """
 
 class LiveDevice:
     """A device model against the real clock, with data."""

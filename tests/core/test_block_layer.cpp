@@ -172,7 +172,7 @@ TEST_F(Fixture, UnknownSchedulerListsTheKnown) {
     make("lottery");
     FAIL();
   } catch (const OperatingError& error) {
-    EXPECT_NE(std::string(error.what()).find("none, cfq"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("none, cfq, deadline"), std::string::npos);
   }
 }
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "io/fiber.hpp"
+#include "host/fiber.hpp"
 
-namespace flashlab::io {
+namespace flashlab::host {
 namespace {
 
 TEST(Fiber, PausesInTheMiddleAndGoesOn) {
@@ -83,4 +83,4 @@ TEST(Fiber, OneThatNeverRanIsJustDropped) {
 }
 
 }  // namespace
-}  // namespace flashlab::io
+}  // namespace flashlab::host

@@ -81,6 +81,7 @@ class Arguments {
 };
 
 void bind_devices(nb::module_& m);
+void bind_dbms(nb::module_& m);
 void bind_live(nb::module_& m);
 
 }  // namespace flashlab::bind

@@ -76,13 +76,18 @@ void bind_host(nb::module_& m) {
       .def(
           "__init__",
           [](host::HostParameters* self, std::int64_t cores, std::int64_t submit_cpu_ns,
-             std::int64_t complete_cpu_ns, std::int64_t max_request_bytes,
-             std::string io_scheduler) {
-            new (self) host::HostParameters{cores, Nanos{submit_cpu_ns}, Nanos{complete_cpu_ns},
-                                            Bytes{max_request_bytes}, std::move(io_scheduler)};
+             std::int64_t complete_cpu_ns, std::int64_t max_request_bytes, std::string io_scheduler,
+             std::int64_t threads_per_core, double smt_gain) {
+            new (self) host::HostParameters{cores,
+                                            Nanos{submit_cpu_ns},
+                                            Nanos{complete_cpu_ns},
+                                            Bytes{max_request_bytes},
+                                            std::move(io_scheduler),
+                                            threads_per_core,
+                                            smt_gain};
           },
           nb::kw_only(), "cores"_a, "submit_cpu_ns"_a, "complete_cpu_ns"_a, "max_request_bytes"_a,
-          "io_scheduler"_a);
+          "io_scheduler"_a, "threads_per_core"_a = 1, "smt_gain_ratio"_a = 0.0);
 }
 
 void bind_storage(nb::module_& m) {
@@ -385,5 +390,6 @@ NB_MODULE(_core, m) {
   flashlab::bind_storage(m);
   flashlab::bind_replay(m);
   flashlab::bind_join(m);
+  flashlab::bind::bind_dbms(m);
   flashlab::bind::bind_live(m);
 }

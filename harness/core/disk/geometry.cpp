@@ -50,13 +50,20 @@ Geometry::Geometry(const GeometryParameters& p)
     sectors_ += cylinders * p.heads * density;
   }
   sectors_ = std::min(sectors_, wanted);
+  constexpr std::int64_t kTable = 1024;
+  while ((sectors_ >> zone_shift_) >= kTable) ++zone_shift_;
+  std::uint16_t zone = 0;
+  for (std::int64_t sector = 0; sector < sectors_; sector += std::int64_t{1} << zone_shift_) {
+    while (zone + 1U < zones_.size() && zones_[zone + 1U].first_sector <= sector) ++zone;
+    zone_at_.push_back(zone);
+  }
 }
 
 const Geometry::Zone& Geometry::zone_of_sector(std::int64_t sector) const {
   FLASHLAB_CHECK(sector >= 0 && sector < sectors_);
-  auto after = std::upper_bound(zones_.begin(), zones_.end(), sector,
-                                [](std::int64_t s, const Zone& z) { return s < z.first_sector; });
-  return *(after - 1);
+  std::size_t zone = zone_at_[static_cast<std::size_t>(sector >> zone_shift_)];
+  while (zone + 1 < zones_.size() && zones_[zone + 1].first_sector <= sector) ++zone;
+  return zones_[zone];
 }
 
 Place Geometry::locate(Lba lba) const {

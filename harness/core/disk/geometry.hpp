@@ -68,6 +68,8 @@ class Geometry {
   std::int64_t sectors_ = 0;
   std::int64_t tracks_ = 0;
   std::vector<Zone> zones_;
+  std::vector<std::uint16_t> zone_at_;  // of every 2^zone_shift_-th sector
+  int zone_shift_ = 0;
 };
 
 }  // namespace flashlab::disk

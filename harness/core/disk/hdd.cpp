@@ -26,7 +26,8 @@ Hdd::Hdd(const HddParameters& p, Host& host)
   require(p.read_segments >= 1 && p.read_segments <= 1024,
           "read_segments: must lie between 1 and 1024");
   require(p.destage_idle >= Nanos{0}, "destage_idle: must not be negative");
-  require(p.queue_depth >= 1 && p.queue_depth <= 32, "queue_depth: a SATA disk has 1 to 32");
+  require(p.queue_depth >= 1 && p.queue_depth <= kQueueDepthMost,
+          "queue_depth: a SATA disk has 1 to 32");
 }
 
 void Hdd::submit(Tag tag, const Request& request, Nanos now) {
@@ -136,7 +137,7 @@ void Hdd::enqueue(const Command& command) {
   const auto later =
       std::upper_bound(queue_.begin(), queue_.end(), command,
                        [](const Command& a, const Command& b) { return a.arrival < b.arrival; });
-  queue_.insert(later, command);
+  queue_.insert(later, command)->target = mechanics_.target(command.extent.begin);
 }
 
 // ATA FLUSH CACHE is not queued: what came before is finished first, what comes after waits.
@@ -213,8 +214,7 @@ void Hdd::serve_queue(Nanos start) {
 
 // The scheduler's choice among the commands that no older one with the same sectors holds back.
 Hdd::Command Hdd::take_next(Nanos start) {
-  std::vector<Queued> arrived;
-  std::vector<std::size_t> places;
+  std::size_t choices = 0;
   bool writes = false;
   for (std::size_t i = 0; i < queue_.size(); ++i) {
     const Command& c = queue_[i];
@@ -225,12 +225,14 @@ Hdd::Command Hdd::take_next(Nanos start) {
                               [&](const Command& older) { return older.conflicts(c); })) {
       continue;
     }
-    arrived.push_back({c.extent.begin, c.extent.length(), c.op == Op::write, c.arrival});
-    places.push_back(i);
+    choice_[choices] = {c.extent.begin, c.extent.length(), c.op == Op::write, c.arrival, c.target};
+    places_[choices] = i;
+    ++choices;
   }
-  const std::size_t chosen = scheduler_->choose({arrived, head_at(start), start, mechanics_});
-  FLASHLAB_CHECK(chosen < arrived.size());
-  const auto place = queue_.begin() + static_cast<std::ptrdiff_t>(places[chosen]);
+  const std::size_t chosen =
+      scheduler_->choose({std::span(choice_).first(choices), head_at(start), start, mechanics_});
+  FLASHLAB_CHECK(chosen < choices);
+  const auto place = queue_.begin() + static_cast<std::ptrdiff_t>(places_[chosen]);
   const Command command = *place;
   queue_.erase(place);
   return command;

@@ -11,6 +11,7 @@
 // queued before it. A direct write supersedes older dirty data of its sectors.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -24,6 +25,8 @@
 #include "disk/read_cache.hpp"
 
 namespace flashlab::disk {
+
+inline constexpr std::uint32_t kQueueDepthMost = 32;  // of SATA
 
 struct HddParameters {
   GeometryParameters geometry;
@@ -76,6 +79,7 @@ class Hdd final : public DeviceModel {
     Extent extent;
     Bytes bytes;  // of all ranges of a TRIM
     Nanos arrival;
+    Target target = {};  // of one in `queue_`
     [[nodiscard]] bool conflicts(const Command& other) const {
       return (op == Op::write || other.op == Op::write) && extent.overlaps(other.extent);
     }
@@ -144,7 +148,10 @@ class Hdd final : public DeviceModel {
   Nanos changed_at_;   // last submission: no decision may lie before what it has changed
   Nanos barrier_;      // end of the last flush: what was submitted before it ends starts after it
   bool destaged_last_ = false;
-  std::vector<Command> queue_;          // by arrival
+  std::vector<Command> queue_;  // by arrival
+  // What take_next() chooses from, and its places in `queue_`. Of no meaning between two calls.
+  std::array<Queued, kQueueDepthMost> choice_;
+  std::array<std::size_t, kQueueDepthMost> places_{};
   std::deque<Command> blocked_writes_;  // until the cache has room, and what has to follow them
   std::optional<Command> flush_;
   std::deque<Command> held_;  // behind a flush

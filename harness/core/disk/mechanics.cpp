@@ -9,7 +9,11 @@
 namespace flashlab::disk {
 
 Mechanics::Mechanics(const GeometryParameters& geometry, const SeekParameters& seek, Nanos phase)
-    : geometry_(geometry), seek_(seek), phase_(phase) {
+    : geometry_(geometry),
+      seek_(seek),
+      phase_(phase),
+      full_(std::max<std::int64_t>(geometry_.cylinders() - 1, 1)),
+      third_(std::max<std::int64_t>(full_ / 3, 2)) {
   require(seek.track_to_track > Nanos{0} && seek.track_to_track <= seek.average &&
               seek.average <= seek.full_stroke,
           "seeks: track_to_track <= average <= full_stroke must hold, all above zero");
@@ -21,33 +25,40 @@ Mechanics::Mechanics(const GeometryParameters& geometry, const SeekParameters& s
 
 Nanos Mechanics::seek_time(std::int64_t cylinders) const {
   if (cylinders == 0) return Nanos{0};
-  const std::int64_t full = std::max<std::int64_t>(geometry_.cylinders() - 1, 1);
-  const std::int64_t third = std::max<std::int64_t>(full / 3, 2);
-  if (cylinders <= third) {
+  if (cylinders <= third_) {
     // Only + - * / and sqrt, which IEEE 754 rounds alike everywhere.
     const double part =
-        std::sqrt(static_cast<double>(cylinders - 1) / static_cast<double>(third - 1));
+        std::sqrt(static_cast<double>(cylinders - 1) / static_cast<double>(third_ - 1));
     const double rise = static_cast<double>((seek_.average - seek_.track_to_track).count());
     return seek_.track_to_track + Nanos{static_cast<std::int64_t>(part * rise)};
   }
-  const std::int64_t beyond = std::min(cylinders, full) - third;
+  const std::int64_t beyond = std::min(cylinders, full_) - third_;
   const Nanos rise = seek_.full_stroke - seek_.average;
-  return seek_.average + rise * beyond / std::max<std::int64_t>(full - third, 1);
+  return seek_.average + rise * beyond / std::max<std::int64_t>(full_ - third_, 1);
+}
+
+Target Mechanics::target(Lba lba) const {
+  const Place place = geometry_.locate(lba);
+  return {place.track, geometry_.cylinder_of(place.track), geometry_.angle(place)};
+}
+
+Nanos Mechanics::arm_time(bool same_track, std::int64_t cylinders, bool write) const {
+  if (same_track) return Nanos{0};
+  const Nanos moved = cylinders == 0 ? seek_.head_switch : seek_time(cylinders);
+  return write ? moved + seek_.write_settle : moved;
+}
+
+Nanos Mechanics::passes(const Target& target, Nanos arrived) const {
+  const Nanos revolution = geometry_.revolution();
+  const Nanos under_head = (arrived + phase_) % revolution;
+  const Nanos wait = target.angle - under_head;
+  return arrived + (wait < Nanos{0} ? wait + revolution : wait);
 }
 
 Nanos Mechanics::positioned(const HeadState& head, Nanos start, Lba lba, bool write) const {
-  const Place target = geometry_.locate(lba);
-  Nanos arrived = start;
-  if (target.track != head.track) {
-    const std::int64_t distance =
-        std::abs(geometry_.cylinder_of(target.track) - geometry_.cylinder_of(head.track));
-    arrived += distance == 0 ? seek_.head_switch : seek_time(distance);
-    if (write) arrived += seek_.write_settle;
-  }
-  const Nanos revolution = geometry_.revolution();
-  const Nanos under_head = (arrived + phase_) % revolution;
-  const Nanos wait = (geometry_.angle(target) + revolution - under_head) % revolution;
-  return arrived + wait;
+  const Target there = target(lba);
+  const std::int64_t distance = std::abs(there.cylinder - geometry_.cylinder_of(head.track));
+  return passes(there, start + arm_time(there.track == head.track, distance, write));
 }
 
 MediaAccess Mechanics::access(const HeadState& head, Nanos start, Lba lba, Sectors n,

@@ -24,6 +24,13 @@ struct HeadState {
   Nanos since;
 };
 
+// Where a sector is: for who asks about the same one again and again.
+struct Target {
+  std::int64_t track = 0;
+  std::int64_t cylinder = 0;
+  Nanos angle;
+};
+
 struct MediaAccess {
   Nanos begin;  // the first sector is under the head
   Nanos end;    // the last sector has passed
@@ -36,6 +43,11 @@ class Mechanics {
 
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
   [[nodiscard]] Nanos seek_time(std::int64_t cylinders) const;
+  [[nodiscard]] Target target(Lba lba) const;
+  // Seek or head switch, and settling: until the head is on a track at that distance.
+  [[nodiscard]] Nanos arm_time(bool same_track, std::int64_t cylinders, bool write) const;
+  // When the target passes, for a head that is on its track since `arrived`.
+  [[nodiscard]] Nanos passes(const Target& target, Nanos arrived) const;
   // Seek or head switch, settling and rotation from `start` until `lba` is under the head.
   [[nodiscard]] Nanos positioned(const HeadState& head, Nanos start, Lba lba, bool write) const;
   // Positioning, then the transfer of [lba, lba + n), across as many tracks as it takes.
@@ -52,6 +64,8 @@ class Mechanics {
   Geometry geometry_;
   SeekParameters seek_;
   Nanos phase_;
+  std::int64_t full_;   // cylinders of a full stroke
+  std::int64_t third_;  // ... of an average seek
 };
 
 }  // namespace flashlab::disk

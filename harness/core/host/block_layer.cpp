@@ -12,6 +12,9 @@ BlockLayer::BlockLayer(const HostParameters& p, DeviceModel& device, BlockLayerU
       up_(up),
       scheduler_(make_io_scheduler(p.io_scheduler, device.rotational())) {
   require(p.cores >= 1 && p.cores <= 4096, "cores: must lie between 1 and 4096");
+  require(p.threads_per_core >= 1 && p.threads_per_core <= 8,
+          "threads_per_core: must lie between 1 and 8");
+  require(p.smt_gain >= 0.0 && p.smt_gain <= 1.0, "smt_gain: must lie between 0 and 1");
   require(p.submit_cpu >= Nanos{0} && p.complete_cpu >= Nanos{0},
           "submit_cpu and complete_cpu: must not be negative");
   require(p.max_request.count() >= 4096 && p.max_request.count() % kSectorBytes == 0,
@@ -28,6 +31,7 @@ void BlockLayer::submit(std::uint32_t user, std::uint32_t io, const Request& req
   do {
     part.sectors = std::min(left, to_sectors(parameters_.max_request));
     ++parts_left_[io];
+    ++outstanding_[static_cast<std::size_t>(request.op)];
     scheduler_->add({user, io, part}, now);
     part.lba = part.lba + part.sectors;
     left -= part.sectors;
@@ -38,6 +42,7 @@ void BlockLayer::submit(std::uint32_t user, std::uint32_t io, const Request& req
 void BlockLayer::request_done(Tag tag, Nanos now) {
   const BlockRequest done = in_flight_[tag];
   free_tags_.push_back(tag);
+  --outstanding_[static_cast<std::size_t>(done.request.op)];
   if (free_tags_.size() == in_flight_.size()) busy_ += now - busy_since_;
   scheduler_->completed(done.user, now);
   if (--parts_left_[done.io] == 0) up_.io_done(done.io, now);

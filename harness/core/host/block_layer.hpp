@@ -1,6 +1,7 @@
 // The host between an application's I/O and the device: splitting, scheduling, the queue's depth.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +19,8 @@ struct HostParameters {
   Nanos complete_cpu;  // interrupt and wake-up, per transfer
   Bytes max_request;   // larger transfers are split
   std::string io_scheduler = "none";
+  std::int64_t threads_per_core = 1;
+  double smt_gain = 0.0;  // what a core's second thread adds, as a share of the first
 };
 
 // What a block layer tells the application above it, and asks of the clock.
@@ -42,7 +45,15 @@ class BlockLayer {
 
   // Time during which at least one request was in the device (io_ticks of /proc/diskstats).
   [[nodiscard]] Nanos device_busy() const { return busy_; }
+  // ... until now, when a request may be in the device.
+  [[nodiscard]] Nanos device_busy(Nanos now) const {
+    return free_tags_.size() == in_flight_.size() ? busy_ : busy_ + (now - busy_since_);
+  }
   [[nodiscard]] std::uint64_t requests() const { return requests_; }
+  // Requests of that kind that the scheduler or the device has.
+  [[nodiscard]] std::uint32_t outstanding(Op op) const {
+    return outstanding_[static_cast<std::size_t>(op)];
+  }
 
  private:
   void dispatch(Nanos now);
@@ -58,6 +69,7 @@ class BlockLayer {
   Nanos busy_;
   Nanos busy_since_;
   std::uint64_t requests_ = 0;
+  std::array<std::uint32_t, 4> outstanding_{};  // by Op
 };
 
 }  // namespace flashlab::host

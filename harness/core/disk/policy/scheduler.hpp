@@ -20,6 +20,7 @@ struct Queued {
   Sectors sectors;
   bool write = false;
   Nanos arrival;
+  Target target;  // of `lba`
 };
 
 struct QueueView {

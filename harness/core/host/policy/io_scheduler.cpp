@@ -14,6 +14,7 @@ struct Entry {
 constexpr std::array kTable{
     Entry{"none", make_none},
     Entry{"cfq", make_cfq},
+    Entry{"deadline", make_deadline},
 };
 
 }  // namespace

@@ -34,10 +34,11 @@ class IoScheduler {
   virtual void completed(std::uint32_t user, Nanos now) = 0;
 };
 
-// Throws OperatingError for a name that is not in the table: none, cfq.
+// Throws OperatingError for a name that is not in the table: none, cfq, deadline.
 std::unique_ptr<IoScheduler> make_io_scheduler(std::string_view name, bool rotational);
 
 std::unique_ptr<IoScheduler> make_none(bool rotational);
 std::unique_ptr<IoScheduler> make_cfq(bool rotational);
+std::unique_ptr<IoScheduler> make_deadline(bool rotational);
 
 }  // namespace flashlab::host

@@ -13,7 +13,7 @@
 #include <functional>
 #include <memory>
 
-namespace flashlab::io {
+namespace flashlab::host {
 
 class Fiber {
  public:
@@ -52,4 +52,4 @@ class Fiber {
   bool abandoned_ = false;
 };
 
-}  // namespace flashlab::io
+}  // namespace flashlab::host

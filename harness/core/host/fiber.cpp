@@ -1,4 +1,4 @@
-#include "io/fiber.hpp"
+#include "host/fiber.hpp"
 
 #include <cstdint>
 #include <utility>
@@ -9,7 +9,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-namespace flashlab::io {
+namespace flashlab::host {
 
 namespace {
 
@@ -94,4 +94,4 @@ void Fiber::abandon() {
   switch_in();
 }
 
-}  // namespace flashlab::io
+}  // namespace flashlab::host

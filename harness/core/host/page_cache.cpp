@@ -1,0 +1,503 @@
+#include "host/page_cache.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.hpp"
+
+namespace flashlab::host {
+
+namespace {
+
+using namespace literals;
+
+constexpr std::uint8_t kCached = 1;   // can be read
+constexpr std::uint8_t kDirty = 2;    // must be written
+constexpr std::uint8_t kReading = 4;  // under way; `stamp` is the I/O
+constexpr std::uint8_t kWriting = 8;  // being written back
+constexpr std::uint8_t kMarker = 16;  // reading it starts the next window
+constexpr FileId kElsewhere = UINT32_MAX;
+constexpr Process kFlusher = UINT32_MAX;  // on whose behalf the kernel writes back
+constexpr std::int64_t kNowhere = -1;
+
+constexpr Bytes kLeastTurn = 4_MiB;           // of a file in write-back
+constexpr Bytes kFirstBandwidth = 100_MiB;    // per second, before anything was measured
+constexpr Nanos kBandwidthInterval = 200_ms;  // at which it is measured
+
+std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+}  // namespace
+
+struct PageCache::File {
+  FileId id = 0;
+  bool removed = false;
+  std::vector<std::uint8_t> flags;    // by block
+  std::vector<std::uint32_t> stamps;  // by block: of its last touch
+  std::vector<std::uint64_t> dirty;   // one bit per block
+  std::vector<std::int64_t> places;   // by allocation
+  std::vector<ReadAhead> read_ahead;  // by segment
+  std::int64_t dirty_blocks = 0;
+  std::int64_t write_back_at = 0;
+
+  [[nodiscard]] std::int64_t blocks() const { return static_cast<std::int64_t>(flags.size()); }
+
+  void grow(std::int64_t blocks) {
+    if (blocks <= this->blocks()) return;
+    flags.resize(at(blocks));
+    stamps.resize(at(blocks));
+    dirty.resize(at(ceil_div(blocks, 64)));
+  }
+
+  // The first dirty block at or after `from`, or kNowhere.
+  [[nodiscard]] std::int64_t next_dirty(std::int64_t from) const {
+    std::size_t word = at(from / 64);
+    if (word >= dirty.size()) return kNowhere;
+    std::uint64_t bits = dirty[word] & (~std::uint64_t{0} << (from % 64));
+    while (bits == 0) {
+      if (++word == dirty.size()) return kNowhere;
+      bits = dirty[word];
+    }
+    return static_cast<std::int64_t>(word) * 64 + std::countr_zero(bits);
+  }
+};
+
+PageCache::PageCache(Machine& machine, const PageCacheParameters& p)
+    : machine_(machine), parameters_(p) {
+  require(p.block.count() >= kSectorBytes && p.block.count() % kSectorBytes == 0,
+          "page cache, block: must be a multiple of 512 B");
+  require(p.memory >= 64 * p.block, "page cache, memory: must hold at least 64 blocks");
+  require(p.allocation >= p.block && p.allocation.count() % p.block.count() == 0,
+          "page cache, allocation: must be a multiple of the block");
+  require(p.segment >= p.allocation && p.segment.count() % p.allocation.count() == 0,
+          "page cache, segment: must be a multiple of the allocation");
+  require(p.dirty_background_ratio > 0.0 && p.dirty_ratio >= p.dirty_background_ratio &&
+              p.dirty_ratio <= 1.0,
+          "page cache, dirty ratios: 0 < background <= limit <= 1");
+  require(p.begin >= Bytes{0} && p.begin.count() % kSectorBytes == 0,
+          "page cache, begin: must be a multiple of 512 B");
+  require(p.queue_limit >= 1, "page cache, queue_limit: must be at least 1");
+  require(p.copy_cpu >= Nanos{0}, "page cache, copy_cpu: must not be negative");
+  const auto share = [&](double ratio) {
+    const double bytes = ratio * static_cast<double>(p.memory.count());
+    return std::max<std::int64_t>(static_cast<std::int64_t>(bytes) / p.block.count(), 1);
+  };
+  capacity_ = p.memory / p.block;
+  background_ = share(p.dirty_background_ratio);
+  // The kernel steers to the middle between the limit and the free run, which ends half way between
+  // background and limit.
+  limit_ = share(0.75 * p.dirty_ratio + 0.25 * p.dirty_background_ratio);
+  read_ahead_ = std::max<std::int64_t>(p.read_ahead / p.block, 1);
+  per_allocation_ = p.allocation / p.block;
+  per_segment_ = p.segment / p.block;
+  per_request_ = std::max<std::int64_t>(machine.parameters().max_request / p.block, 1);
+  bandwidth_ = static_cast<double>(kFirstBandwidth / p.block);
+}
+
+PageCache::~PageCache() = default;
+
+FileId PageCache::create() {
+  files_.push_back(std::make_unique<File>());
+  files_.back()->id = static_cast<FileId>(files_.size() - 1);
+  return files_.back()->id;
+}
+
+void PageCache::remove(FileId id) {
+  File& file = *files_[id];
+  for (std::uint8_t& flags : file.flags) {
+    // What the device is busy with is forgotten when it has ended.
+    if (flags & (kReading | kWriting)) continue;
+    if (flags & kCached) --resident_;
+    flags = 0;
+  }
+  dirty_ -= file.dirty_blocks;
+  file.dirty_blocks = 0;
+  std::fill(file.dirty.begin(), file.dirty.end(), 0);
+  file.removed = true;
+}
+
+bool PageCache::cached(FileId id, std::int64_t block) const {
+  const File& file = *files_[id];
+  return block < file.blocks() && (file.flags[at(block)] & kCached) != 0;
+}
+
+void PageCache::expect(FileId id, std::int64_t block) const {
+  const File& file = *files_[id];
+  __builtin_prefetch(file.flags.data() + block, 1);
+  __builtin_prefetch(file.stamps.data() + block, 1);
+}
+
+Nanos PageCache::take_cpu(Process self) {
+  if (cpu_.size() <= self) return Nanos{0};
+  return std::exchange(cpu_[self], Nanos{0});
+}
+
+void PageCache::read(Process self, FileId id, std::int64_t begin, std::int64_t blocks) {
+  File& file = *files_[id];
+  FLASHLAB_CHECK(begin + blocks <= file.blocks());  // reads what was written
+  if (cpu_.size() <= self) cpu_.resize(self + 1);
+  cpu_[self] += parameters_.copy_cpu * blocks;
+  counters_.read_blocks += static_cast<std::uint64_t>(blocks);
+  if (file.read_ahead.size() <= at((begin + blocks - 1) / per_segment_)) {
+    file.read_ahead.resize(at((begin + blocks - 1) / per_segment_ + 1));
+  }
+  std::int64_t segment = begin / per_segment_;
+  std::int64_t in_segment = begin % per_segment_;
+  for (std::int64_t block = begin; block < begin + blocks; ++block, ++in_segment) {
+    if (in_segment == per_segment_) {
+      ++segment;
+      in_segment = 0;
+    }
+    if (file.flags[at(block)] != kCached) bring(self, file, block);
+    file.read_ahead[at(segment)].read(in_segment);
+  }
+  touch(id, begin, blocks);
+}
+
+// Until the block is there: starts reading it, or the window behind it, or waits.
+void PageCache::bring(Process self, File& file, std::int64_t block) {
+  const std::int64_t segment = block / per_segment_ * per_segment_;
+  ReadAhead& ahead = file.read_ahead[at(block / per_segment_)];
+  const auto start = [&](ReadWindow window) {
+    window.blocks = std::min(window.blocks, per_segment_ - window.begin);
+    window.begin += segment;
+    if (window.marked >= 0) window.marked += segment;
+    start_reads(self, file.id, window);
+  };
+  if (!(file.flags[at(block)] & (kCached | kReading))) {
+    const auto history = [&] {
+      std::int64_t n = 0;
+      while (n < read_ahead_ && block - n > segment &&
+             (file.flags[at(block - n - 1)] & (kCached | kReading))) {
+        ++n;
+      }
+      return n;
+    };
+    ++counters_.missed_blocks;
+    start(ahead.missed(block - segment, read_ahead_, history));
+    // A block that carried a marker, evicted: the window goes on behind it, and it comes alone.
+    if (!(file.flags[at(block)] & kReading)) start({block - segment, 1, -1});
+  }
+  if (file.flags[at(block)] & kMarker) {
+    file.flags[at(block)] &= static_cast<std::uint8_t>(~kMarker);
+    const std::uint32_t congested = parameters_.queue_limit * 7 / 8;
+    if (machine_.block_layer().outstanding(Op::read) < congested) {
+      std::int64_t hole = block + 1;
+      while (hole - block <= read_ahead_ && hole < file.blocks() &&
+             (file.flags[at(hole)] & (kCached | kReading))) {
+        ++hole;
+      }
+      start(ahead.met_marker(block - segment, hole - segment, read_ahead_));
+    }
+  }
+  wait_for(self, file, block);
+}
+
+void PageCache::wait_for(Process self, File& file, std::int64_t block) {
+  if (!(file.flags[at(block)] & kReading)) return;
+  const Nanos begin = machine_.now();
+  Io& io = ios_[file.stamps[at(block)]];
+  FLASHLAB_CHECK(!io.awaited);  // a file is one process's
+  io.waiting = self;
+  io.awaited = true;
+  machine_.wait(self, [&] { return !(file.flags[at(block)] & kReading); });
+  counters_.read_wait += machine_.now() - begin;
+}
+
+// What of the window is neither cached nor on its way, in requests that lie together on the device.
+void PageCache::start_reads(Process self, FileId id, const ReadWindow& window) {
+  File& file = *files_[id];
+  const std::int64_t end = std::min(window.begin + window.blocks, file.blocks());
+  std::int64_t block = window.begin;
+  while (block < end) {
+    if (file.flags[at(block)] & (kCached | kReading)) {
+      ++block;
+      continue;
+    }
+    std::int64_t length = 1;
+    while (block + length < end && length < per_request_ &&
+           !(file.flags[at(block + length)] & (kCached | kReading))) {
+      ++length;
+    }
+    length = contiguous(file, block, length);
+    start_io(self, id, Op::read, block, length);
+    if (window.marked >= block && window.marked < block + length) {
+      file.flags[at(window.marked)] |= kMarker;
+    }
+    block += length;
+  }
+}
+
+void PageCache::will_need(Process self, FileId id, std::int64_t begin, std::int64_t blocks) {
+  if (cpu_.size() <= self) cpu_.resize(self + 1);
+  start_reads(self, id, {begin, blocks, -1});
+}
+
+void PageCache::start_io(Process self, FileId id, Op op, std::int64_t begin, std::int64_t blocks) {
+  File& file = *files_[id];
+  if (free_ios_.empty()) {
+    free_ios_.push_back(static_cast<std::uint32_t>(ios_.size()));
+    ios_.emplace_back();
+  }
+  const std::uint32_t io = free_ios_.back();
+  free_ios_.pop_back();
+  ios_[io] = {id, op, begin, blocks, 0, false};
+  if (op == Op::read) {
+    make_room(blocks);
+    resident_ += blocks;
+    counters_.device_read_blocks += static_cast<std::uint64_t>(blocks);
+    cpu_[self] += machine_.parameters().submit_cpu + machine_.parameters().complete_cpu;
+  } else {
+    counters_.device_write_blocks += static_cast<std::uint64_t>(blocks);
+  }
+  for (std::int64_t block = begin; block < begin + blocks; ++block) {
+    if (op == Op::read) {
+      file.flags[at(block)] = kReading;
+      file.stamps[at(block)] = io;
+    } else {
+      std::uint8_t& flags = file.flags[at(block)];
+      flags = static_cast<std::uint8_t>((flags & ~kDirty) | kWriting);
+      file.dirty[at(block / 64)] &= ~(std::uint64_t{1} << (block % 64));
+    }
+  }
+  if (op == Op::write) {
+    file.dirty_blocks -= blocks;
+    dirty_ -= blocks;
+    writing_ += blocks;
+  }
+  const Request request{op, place(file, begin), to_sectors(parameters_.block * blocks)};
+  machine_.submit(self, request, *this, io);
+}
+
+void PageCache::io_done(std::uint32_t index) {
+  const Io io = ios_[index];
+  free_ios_.push_back(index);
+  io.op == Op::read ? read_done(io) : write_done(io);
+}
+
+void PageCache::read_done(const Io& io) {
+  File& file = *files_[io.file];
+  for (std::int64_t block = io.begin; block < io.begin + io.blocks; ++block) {
+    std::uint8_t& flags = file.flags[at(block)];
+    flags = static_cast<std::uint8_t>((flags & ~kReading) | kCached);
+    if (file.removed) flags = 0;
+  }
+  if (file.removed) {
+    resident_ -= io.blocks;
+  } else {
+    touch(io.file, io.begin, io.blocks);
+  }
+  if (io.awaited) machine_.wake(io.waiting);
+}
+
+void PageCache::write_done(const Io& io) {
+  File& file = *files_[io.file];
+  for (std::int64_t block = io.begin; block < io.begin + io.blocks; ++block) {
+    std::uint8_t& flags = file.flags[at(block)];
+    flags &= static_cast<std::uint8_t>(~kWriting);
+    if (file.removed) flags = 0;
+    if (flags & kDirty) mark_dirty(file, block);
+  }
+  if (file.removed) resident_ -= io.blocks;
+  writing_ -= io.blocks;
+  bandwidth_blocks_ += io.blocks;
+  const Nanos span = machine_.now() - bandwidth_since_;
+  if (span >= kBandwidthInterval) {
+    const double now =
+        static_cast<double>(bandwidth_blocks_) * 1e9 / static_cast<double>(span.count());
+    bandwidth_ += (now - bandwidth_) / 8.0;
+    bandwidth_since_ = machine_.now();
+    bandwidth_blocks_ = 0;
+  }
+  if (dirty_ + writing_ <= limit_) {
+    for (const Process process : held_back_) machine_.wake(process);
+    held_back_.clear();
+  }
+  writing_back_ ? write_back() : begin_write_back();
+}
+
+void PageCache::touch(FileId id, std::int64_t begin, std::int64_t blocks) {
+  ++stamp_;
+  if (id != kElsewhere) {
+    File& file = *files_[id];
+    std::fill_n(file.stamps.begin() + begin, blocks, stamp_);
+  }
+  touched_.push_back({id, stamp_, begin, blocks});
+}
+
+void PageCache::read_elsewhere(std::int64_t blocks) {
+  make_room(blocks);
+  resident_ += blocks;
+  touch(kElsewhere, 0, blocks);
+}
+
+void PageCache::make_room(std::int64_t blocks) {
+  // Dirty blocks go round once: the limits keep them to a part of memory.
+  for (std::size_t left = touched_.size(); left > 0 && resident_ + blocks > capacity_; --left) {
+    const Touched oldest = touched_.front();
+    touched_.pop_front();
+    expect_eviction();
+    resident_ -= evict(oldest);
+  }
+}
+
+// What was touched one after the other lies anywhere in memory: it is fetched before its turn.
+void PageCache::expect_eviction() {
+  constexpr std::size_t kAhead = 8;
+  if (touched_.size() <= kAhead || touched_[kAhead].file == kElsewhere) return;
+  const Touched& soon = touched_[kAhead];
+  const File& file = *files_[soon.file];
+  __builtin_prefetch(file.flags.data() + soon.begin, 1);
+  __builtin_prefetch(file.stamps.data() + soon.begin);
+}
+
+std::int64_t PageCache::evict(const Touched& oldest) {
+  if (oldest.file == kElsewhere) return oldest.blocks;
+  File& file = *files_[oldest.file];
+  std::int64_t gone = 0;
+  std::int64_t kept = kNowhere;  // where a row of blocks that stay begins
+  const std::int64_t end = oldest.begin + oldest.blocks;
+  const std::uint32_t* const stamps = file.stamps.data();
+  for (std::int64_t block = oldest.begin; block < end; ++block) {
+    if (stamps[block] != oldest.stamp && kept == kNowhere) continue;  // younger by now: most are
+    std::uint8_t& flags = file.flags[at(block)];
+    const bool mine = stamps[block] == oldest.stamp && !(flags & kReading);
+    const bool stays = mine && (flags & (kDirty | kWriting));
+    if (stays && kept == kNowhere) kept = block;
+    if (!stays && kept != kNowhere) {
+      touch(oldest.file, kept, block - kept);
+      kept = kNowhere;
+    }
+    if (mine && !stays && (flags & kCached)) {
+      flags = 0;
+      ++gone;
+    }
+  }
+  if (kept != kNowhere) touch(oldest.file, kept, end - kept);
+  return gone;
+}
+
+void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t blocks) {
+  File& file = *files_[id];
+  if (cpu_.size() <= self) cpu_.resize(self + 1);
+  cpu_[self] += parameters_.copy_cpu * blocks;
+  counters_.written_blocks += static_cast<std::uint64_t>(blocks);
+  file.grow(begin + blocks);
+  for (std::int64_t block = begin; block < begin + blocks; ++block) {
+    if (file.flags[at(block)] & kReading) wait_for(self, file, block);
+  }
+  make_room(blocks);  // now, since others may have taken it meanwhile
+  for (std::int64_t block = begin; block < begin + blocks; ++block) {
+    std::uint8_t& flags = file.flags[at(block)];
+    if (!(flags & kCached)) ++resident_;
+    // The device does not get a block that it is busy with: write_done() sees to it.
+    if (!(flags & (kDirty | kWriting))) mark_dirty(file, block);
+    flags = static_cast<std::uint8_t>((flags | kCached | kDirty) & ~kMarker);
+  }
+  touch(id, begin, blocks);
+  if (!writing_back_) begin_write_back();
+  hold_back(self);
+}
+
+void PageCache::mark_dirty(File& file, std::int64_t block) {
+  ++dirty_;
+  ++file.dirty_blocks;
+  file.dirty[at(block / 64)] |= std::uint64_t{1} << (block % 64);
+}
+
+void PageCache::begin_write_back() {
+  if (dirty_ <= background_) return;
+  bandwidth_since_ = machine_.now();
+  bandwidth_blocks_ = 0;
+  writing_back_ = true;
+  write_back();
+}
+
+void PageCache::hold_back(Process self) {
+  if (dirty_ + writing_ <= limit_) return;
+  const Nanos begin = machine_.now();
+  machine_.wait(self, [&] {
+    if (dirty_ + writing_ <= limit_) return true;
+    if (std::find(held_back_.begin(), held_back_.end(), self) == held_back_.end()) {
+      held_back_.push_back(self);
+    }
+    return false;
+  });
+  counters_.write_wait += machine_.now() - begin;
+}
+
+// Goes on with write-back as far as the queue lets it.
+void PageCache::write_back() {
+  while (writing_back_ && machine_.block_layer().outstanding(Op::write) < parameters_.queue_limit) {
+    if (dirty_ <= background_) {
+      writing_back_ = false;
+      return;
+    }
+    if (turn_left_ <= 0 || files_[flushed_]->dirty_blocks == 0) {
+      flushed_ = next_dirty_file();
+      turn_left_ = turn();
+    }
+    if (!write_some(flushed_)) turn_left_ = 0;
+  }
+}
+
+FileId PageCache::next_dirty_file() {
+  for (std::size_t i = 1; i <= files_.size(); ++i) {
+    const std::size_t id = (flushed_ + i) % files_.size();
+    if (files_[id]->dirty_blocks > 0) return static_cast<FileId>(id);
+  }
+  FLASHLAB_CHECK(false);
+  return 0;
+}
+
+std::int64_t PageCache::turn() const {
+  const std::int64_t least = kLeastTurn / parameters_.block;
+  const auto half_a_second = static_cast<std::int64_t>(bandwidth_ / 2.0);
+  return std::max(half_a_second / least * least, least);
+}
+
+// One request of the file whose turn it is; false: the file's end was reached.
+bool PageCache::write_some(FileId id) {
+  File& file = *files_[id];
+  const std::int64_t begin = file.next_dirty(file.write_back_at);
+  if (begin == kNowhere) {
+    file.write_back_at = 0;
+    return false;
+  }
+  std::int64_t length = 1;
+  while (length < per_request_ && begin + length < file.blocks() &&
+         (file.flags[at(begin + length)] & (kDirty | kWriting)) == kDirty) {
+    ++length;
+  }
+  length = contiguous(file, begin, length);
+  file.write_back_at = begin + length;
+  turn_left_ -= length;
+  start_io(kFlusher, id, Op::write, begin, length);
+  return true;
+}
+
+Lba PageCache::place(File& file, std::int64_t block) {
+  const std::size_t allocation = at(block / per_allocation_);
+  if (file.places.size() <= allocation) file.places.resize(allocation + 1, kNowhere);
+  if (file.places[allocation] == kNowhere) {
+    const Bytes end = parameters_.begin + parameters_.allocation * (allocated_ + 1);
+    if (end > machine_.device().capacity()) {
+      throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
+    }
+    file.places[allocation] = allocated_++;
+  }
+  const Bytes offset = parameters_.begin + parameters_.allocation * file.places[allocation] +
+                       parameters_.block * (block % per_allocation_);
+  return to_lba(offset);
+}
+
+// How many of these blocks lie together on the device.
+std::int64_t PageCache::contiguous(File& file, std::int64_t begin, std::int64_t blocks) {
+  std::int64_t n = std::min(blocks, per_allocation_ - begin % per_allocation_);
+  while (n < blocks &&
+         place(file, begin + n) == place(file, begin + n - 1) + to_sectors(parameters_.block)) {
+    n += std::min(blocks - n, per_allocation_);
+  }
+  return n;
+}
+
+}  // namespace flashlab::host

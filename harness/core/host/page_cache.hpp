@@ -1,0 +1,154 @@
+// The kernel's page cache over one device: buffered reads with read-ahead, buffered writes,
+// write-back in the background, writers held back, least recently used out first.
+//
+// Modelled, after the documentation of Linux (Documentation/sysctl/vm.txt, F. Wu's papers):
+//  - memory is shared by all files; reads and writes move blocks to the young end, the oldest clean
+//    block goes first, dirty ones have to be written before;
+//  - read-ahead per open file (read_ahead.hpp); it is not begun on a marker while the queue for
+//    reads is congested;
+//  - write-back starts when dirty blocks exceed the background ratio of memory, takes file after
+//    file, about half a second's worth of the device's bandwidth of each, in the order of
+//    addresses, and keeps at most `queue_limit` requests waiting;
+//  - a writer sleeps while dirty blocks and those being written exceed the ratio near the limit
+//  that
+//    the kernel steers to;
+//  - a file's blocks get their place on the device when they are first written back, `allocation`
+//    bytes at a time, one file's after the other's.
+// Not modelled: the age at which dirty blocks expire (30 s; they are written sooner here), the
+// active list's second chance, metadata of the file system.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/ring.hpp"
+#include "host/machine.hpp"
+#include "host/read_ahead.hpp"
+
+namespace flashlab::host {
+
+struct PageCacheParameters {
+  Bytes memory;
+  Bytes block;                          // what everything is counted in: what the reader reads
+  Bytes read_ahead;                     // the largest window; one block: none
+  double dirty_background_ratio = 0.1;  // of memory
+  double dirty_ratio = 0.2;             // of memory
+  std::uint32_t queue_limit = 128;      // nr_requests
+  Bytes allocation;                     // of space on the device, at a time
+  Bytes segment;                        // a file is split into files of this size
+  Bytes begin;                          // where the file system begins on the device
+  Nanos copy_cpu;                       // system call and copy, per block
+};
+
+using FileId = std::uint32_t;
+
+struct PageCacheCounters {
+  std::uint64_t read_blocks = 0;     // asked for by readers
+  std::uint64_t missed_blocks = 0;   // that were neither cached nor on their way
+  std::uint64_t written_blocks = 0;  // by writers
+  std::uint64_t device_read_blocks = 0;
+  std::uint64_t device_write_blocks = 0;
+  Nanos read_wait;   // of all processes
+  Nanos write_wait;  // held back
+};
+
+// A file is read and written by one process. The cache must live until its machine has stopped for
+// good: the device may be busy with a file that is gone.
+class PageCache final : private IoOwner {
+ public:
+  PageCache(Machine& machine, const PageCacheParameters& parameters);
+  ~PageCache();
+
+  FileId create();
+  // Its blocks are forgotten, whether they were written or not.
+  void remove(FileId file);
+
+  // The running process reads or writes blocks, through the cache. CPU time adds up until taken.
+  void read(Process self, FileId file, std::int64_t begin, std::int64_t blocks);
+  void write(Process self, FileId file, std::int64_t begin, std::int64_t blocks);
+  // Begins to read what is not cached, and does not wait (posix_fadvise, WILLNEED).
+  void will_need(Process self, FileId file, std::int64_t begin, std::int64_t blocks);
+  // The process has read so much of a file on another device: memory is memory.
+  void read_elsewhere(std::int64_t blocks);
+  // A hint that the process will soon read there. Changes nothing but the speed of the simulation.
+  void expect(FileId file, std::int64_t block) const;
+  [[nodiscard]] Nanos take_cpu(Process self);
+
+  [[nodiscard]] const PageCacheCounters& counters() const { return counters_; }
+  [[nodiscard]] std::int64_t resident_blocks() const { return resident_; }
+  [[nodiscard]] std::int64_t dirty_blocks() const { return dirty_; }
+  [[nodiscard]] bool cached(FileId file, std::int64_t block) const;
+
+ private:
+  struct File;
+  // So many blocks, young when they were touched last with this stamp.
+  struct Touched {
+    FileId file;
+    std::uint32_t stamp;
+    std::int64_t begin;
+    std::int64_t blocks;
+  };
+  struct Io {
+    FileId file = 0;
+    Op op = Op::read;
+    std::int64_t begin = 0;
+    std::int64_t blocks = 0;
+    Process waiting = 0;
+    bool awaited = false;
+  };
+
+  void io_done(std::uint32_t io) override;
+  void read_done(const Io& io);
+  void write_done(const Io& io);
+
+  void bring(Process self, File& file, std::int64_t block);
+  void wait_for(Process self, File& file, std::int64_t block);
+  void start_reads(Process self, FileId id, const ReadWindow& window);
+  void start_io(Process self, FileId id, Op op, std::int64_t begin, std::int64_t blocks);
+
+  void touch(FileId id, std::int64_t begin, std::int64_t blocks);
+  void make_room(std::int64_t blocks);
+  void expect_eviction();
+  std::int64_t evict(const Touched& oldest);
+
+  void hold_back(Process self);
+  void mark_dirty(File& file, std::int64_t block);
+  void begin_write_back();
+  void write_back();
+  bool write_some(FileId id);
+  FileId next_dirty_file();
+  [[nodiscard]] std::int64_t turn() const;
+  [[nodiscard]] Lba place(File& file, std::int64_t block);
+  [[nodiscard]] std::int64_t contiguous(File& file, std::int64_t begin, std::int64_t blocks);
+
+  Machine& machine_;
+  PageCacheParameters parameters_;
+  std::int64_t capacity_;
+  std::int64_t background_;
+  std::int64_t limit_;
+  std::int64_t read_ahead_;
+  std::int64_t per_allocation_;
+  std::int64_t per_segment_;
+  std::int64_t per_request_;
+  std::vector<std::unique_ptr<File>> files_;
+  Ring<Touched> touched_;  // oldest first
+  std::uint32_t stamp_ = 0;
+  std::int64_t resident_ = 0;
+  std::int64_t dirty_ = 0;      // and not being written
+  std::int64_t writing_ = 0;    // under write-back, whether written to again meanwhile or not
+  std::int64_t allocated_ = 0;  // on the device, in allocations
+  std::vector<Io> ios_;
+  std::vector<std::uint32_t> free_ios_;
+  std::vector<Process> held_back_;
+  std::vector<Nanos> cpu_;  // by process
+  bool writing_back_ = false;
+  FileId flushed_ = 0;  // the file whose turn it is
+  std::int64_t turn_left_ = 0;
+  double bandwidth_;  // of write-back, blocks per second
+  Nanos bandwidth_since_;
+  std::int64_t bandwidth_blocks_ = 0;
+  PageCacheCounters counters_;
+};
+
+}  // namespace flashlab::host

@@ -1,0 +1,887 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/prng.hpp"
+#include "host/page_cache.hpp"
+#include "repeat.hpp"
+#include "serial_device.hpp"
+
+namespace flashlab::host {
+namespace {
+
+using namespace literals;
+using testing_host::device_of;
+using testing_host::machine_over;
+using testing_host::SerialDevice;
+using testing_host::SerialSpeed;
+
+constexpr Bytes kBlock = 8_KiB;
+constexpr Nanos kLong{1'000'000'000'000};  // after which the device has nothing to do
+constexpr std::int64_t kPerRequest = 64;   // blocks: the host's largest request
+
+// 1024 blocks of memory, a file a piece on the device. Write-back begins at once, and leaves
+// nothing or one block.
+PageCacheParameters eager() {
+  return {.memory = 1024 * kBlock,
+          .block = kBlock,
+          .read_ahead = 16 * kBlock,
+          .dirty_background_ratio = 1e-6,
+          .dirty_ratio = 0.5,
+          .queue_limit = 128,
+          .allocation = 64_MiB,
+          .segment = 1024_MiB,
+          .begin = Bytes{0},
+          .copy_cpu = Nanos{0}};
+}
+
+PageCacheParameters lazy() {
+  PageCacheParameters p = eager();
+  p.dirty_background_ratio = 0.1;
+  p.dirty_ratio = 0.2;
+  return p;
+}
+
+std::int64_t background_of(const PageCacheParameters& p) {
+  const auto bytes =
+      static_cast<std::int64_t>(p.dirty_background_ratio * static_cast<double>(p.memory.count()));
+  return std::max<std::int64_t>(bytes / p.block.count(), 1);
+}
+
+// Where writers are held back: in the middle between the limit and the middle of both ratios.
+std::int64_t limit_of(const PageCacheParameters& p) {
+  const double middle = (p.dirty_background_ratio + p.dirty_ratio) / 2.0;
+  return static_cast<std::int64_t>((middle + p.dirty_ratio) / 2.0 *
+                                   static_cast<double>(p.memory.count())) /
+         p.block.count();
+}
+
+class World {
+ public:
+  explicit World(const PageCacheParameters& parameters, const SerialSpeed& speed = {},
+                 Bytes device_capacity = 64 * 1024_MiB)
+      : machine(machine_over(speed, device_capacity)),
+        device(device_of(*machine)),
+        cache(*machine, parameters),
+        capacity(parameters.memory / parameters.block) {}
+
+  void run(const std::function<void()>& body) {
+    machine->run(1, [&](Process) { body(); }, Cancel());
+  }
+  void rest() { machine->sleep_until(0, machine->now() + kLong); }
+  void write(FileId file, std::int64_t begin, std::int64_t blocks) {
+    cache.write(0, file, begin, blocks);
+  }
+  void read(FileId file, std::int64_t begin, std::int64_t blocks = 1) {
+    cache.read(0, file, begin, blocks);
+  }
+  // Of so many blocks, all on the device and none in the cache; nothing of it was recorded.
+  FileId on_device(std::int64_t blocks) {
+    const FileId file = cache.create();
+    write(file, 0, blocks);
+    rest();
+    cache.read_elsewhere(capacity);
+    for (std::int64_t block = 0; block < blocks; ++block) EXPECT_FALSE(cache.cached(file, block));
+    device.served.clear();
+    return file;
+  }
+  [[nodiscard]] std::int64_t cached(FileId file, std::int64_t end) const {
+    std::int64_t n = 0;
+    for (std::int64_t block = 0; block < end; ++block) n += cache.cached(file, block) ? 1 : 0;
+    return n;
+  }
+  // First and last block (one file on the device, that begins there), in the order of submission.
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> blocks(Op op) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> all;
+    for (const SerialDevice::Served& s : device.of(op)) {
+      all.emplace_back(s.begin / kBlock, (s.begin + s.length) / kBlock - 1);
+    }
+    return all;
+  }
+
+  std::unique_ptr<Machine> machine;
+  SerialDevice& device;
+  PageCache cache;
+  std::int64_t capacity;
+};
+
+// --- reads
+
+TEST(PageCacheRead, ASlowReaderOfAFileWaitsOnlyForItsFirstBlocks) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(512);
+    for (std::int64_t block = 0; block < 512; ++block) {
+      world.read(file, block);
+      EXPECT_TRUE(world.cache.cached(file, block));
+      world.machine->compute(0, 2_ms);
+    }
+    const auto first = world.device.of(Op::read).front();
+    EXPECT_EQ(world.cache.counters().read_wait, first.done - first.submitted);
+    EXPECT_EQ(world.cache.counters().missed_blocks, 1U);
+  });
+}
+
+TEST(PageCacheRead, EachBlockComesFromTheDeviceOnce) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(512);
+    for (std::int64_t block = 0; block < 512; block += 8) world.read(file, block, 8);
+    for (std::int64_t block = 0; block < 512; block += 3) world.read(file, block);
+    EXPECT_EQ(world.device.bytes(Op::read), 512 * kBlock);
+    EXPECT_EQ(world.cache.counters().device_read_blocks, 512U);
+  });
+}
+
+TEST(PageCacheRead, ARandomReadReadsOneBlock) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(512);
+    for (const std::int64_t block : {400, 100, 300, 200}) world.read(file, block);
+  });
+  using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(world.blocks(Op::read), (Pairs{{400, 400}, {100, 100}, {300, 300}, {200, 200}}));
+}
+
+TEST(PageCacheRead, WithoutReadAheadEveryBlockIsAMiss) {
+  PageCacheParameters p = eager();
+  p.read_ahead = kBlock;
+  World world(p);
+  world.run([&] {
+    const FileId file = world.on_device(100);
+    for (std::int64_t block = 0; block < 100; ++block) world.read(file, block);
+  });
+  EXPECT_EQ(world.cache.counters().missed_blocks, 100U);
+  EXPECT_EQ(world.device.of(Op::read).size(), 100U);
+}
+
+TEST(PageCacheRead, StreamsInOneFileAreReadAheadApart) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(640);
+    for (std::int64_t block = 1; block < 300; ++block) {
+      world.read(file, block);
+      world.read(file, 320 + block);
+    }
+  });
+  // In windows, most of them of the full length; alone they would come block by block.
+  EXPECT_LT(world.device.of(Op::read).size(), 2 * 300U / 8U);
+}
+
+// A segment is a file of its own to the kernel.
+TEST(PageCacheRead, ReadAheadEndsWithTheSegment) {
+  PageCacheParameters p = eager();
+  p.allocation = p.segment = 50 * kBlock;
+  World world(p);
+  world.run([&] {
+    const FileId file = world.on_device(200);
+    for (std::int64_t block = 0; block < 50; ++block) world.read(file, block);
+    world.rest();
+    EXPECT_EQ(world.cached(file, 200), 50);
+    world.read(file, 50);
+    world.rest();
+    EXPECT_GT(world.cached(file, 200), 51);  // it begins as any file does
+    EXPECT_LT(world.cached(file, 200), 50 + 16);
+  });
+}
+
+TEST(PageCacheRead, ReadAheadEndsWithTheFile) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(30);
+    for (std::int64_t block = 0; block < 30; ++block) world.read(file, block);
+    world.rest();
+  });
+  EXPECT_EQ(world.device.bytes(Op::read), 30 * kBlock);
+}
+
+TEST(PageCacheRead, ACongestedQueueHoldsReadAheadBack) {
+  const auto misses = [](std::uint32_t queue_limit) {
+    PageCacheParameters p = eager();
+    p.queue_limit = queue_limit;
+    World world(p);
+    world.run([&] {
+      const FileId file = world.on_device(512);
+      for (std::int64_t block = 0; block < 512; ++block) world.read(file, block);
+    });
+    return world.cache.counters().missed_blocks;
+  };
+  EXPECT_EQ(misses(128), 1U);
+  EXPECT_GE(misses(1), 512U / 32U);  // no request may wait: every window begins with a miss
+}
+
+// The window goes on behind the marker, but what the reader asks for comes first.
+TEST(PageCacheRead, AnEvictedBlockWithAMarkerIsReadAgain) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(512);
+    std::int64_t block = 0;
+    const auto read_ahead_to = [&] {
+      std::int64_t end = 512;
+      while (end > 0 && !world.cache.cached(file, end - 1)) --end;
+      return end;
+    };
+    // Every place in a window has its turn to be read right after all was evicted.
+    for (; block < 100; ++block) world.read(file, block);
+    world.rest();
+    const std::int64_t end = read_ahead_to();
+    for (; block < end; ++block) {
+      world.cache.read_elsewhere(world.capacity);
+      EXPECT_FALSE(world.cache.cached(file, block));
+      world.read(file, block);
+      EXPECT_TRUE(world.cache.cached(file, block)) << block;
+    }
+  });
+}
+
+TEST(PageCacheRead, WhatWasNeverWrittenIsABug) {
+  World world(eager());
+  EXPECT_THROW(world.run([&] {
+    const FileId file = world.cache.create();
+    world.write(file, 0, 4);
+    world.read(file, 3, 2);
+  }),
+               Bug);
+}
+
+TEST(PageCacheRead, CpuTimeIsThatOfBlocksAndRequests) {
+  PageCacheParameters p = eager();
+  p.copy_cpu = 1_us;
+  testing_host::SerialSpeed speed;
+  auto host = testing_host::plain_host();
+  host.submit_cpu = 100_us;
+  host.complete_cpu = 10_us;
+  const auto machine = machine_over(speed, 1024_MiB, host);
+  PageCache cache(*machine, p);
+  machine->run(
+      1,
+      [&](Process self) {
+        const FileId file = cache.create();
+        cache.write(self, file, 0, 300);
+        EXPECT_EQ(cache.take_cpu(self), 300_us);  // write-back is not the writer's work
+        EXPECT_EQ(cache.take_cpu(self), Nanos{0});
+        machine->sleep_until(self, kLong);
+        cache.read_elsewhere(1024);
+        EXPECT_EQ(cache.take_cpu(self), Nanos{0});
+        const auto before = machine->block_layer().requests();
+        cache.read(self, file, 0, 300);
+        const auto requests = static_cast<std::int64_t>(machine->block_layer().requests() - before);
+        EXPECT_GT(requests, 1);
+        EXPECT_EQ(cache.take_cpu(self), 300_us + 110_us * requests);
+      },
+      Cancel());
+}
+
+// --- will_need
+
+TEST(PageCacheWillNeed, DoesNotWaitAndIsNotReadTwice) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(512);
+    const Nanos begin = world.machine->now();
+    world.cache.will_need(0, file, 100, 200);
+    EXPECT_EQ(world.machine->now(), begin);
+    EXPECT_EQ(world.device.bytes(Op::read), 200 * kBlock);
+    world.cache.will_need(0, file, 50, 200);
+    EXPECT_EQ(world.device.bytes(Op::read), 250 * kBlock);
+    world.rest();
+    const Nanos ready = world.machine->now();
+    for (std::int64_t block = 50; block < 300; ++block) world.read(file, block);
+    EXPECT_EQ(world.machine->now(), ready);
+    EXPECT_EQ(world.cache.counters().missed_blocks, 0U);
+    EXPECT_EQ(world.device.bytes(Op::read), 250 * kBlock);
+  });
+}
+
+TEST(PageCacheWillNeed, AReaderWaitsForTheRestOfIt) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(512);
+    world.cache.will_need(0, file, 0, 64);
+    const Nanos done = world.device.served.back().done;
+    world.read(file, 63);
+    EXPECT_EQ(world.machine->now(), done);
+  });
+}
+
+TEST(PageCacheWillNeed, GoesOnInTheNextSegment) {
+  PageCacheParameters p = eager();
+  p.allocation = p.segment = 50 * kBlock;
+  World world(p);
+  world.run([&] {
+    const FileId file = world.on_device(200);
+    world.cache.will_need(0, file, 40, 120);
+    world.rest();
+    EXPECT_EQ(world.cached(file, 200), 120);
+  });
+}
+
+TEST(PageCacheWillNeed, StopsAtTheFilesEnd) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.on_device(100);
+    world.cache.will_need(0, file, 90, 1000);
+    world.rest();
+  });
+  EXPECT_EQ(world.device.bytes(Op::read), 10 * kBlock);
+}
+
+// --- what stays and what goes
+
+TEST(PageCacheMemory, TheOldestCleanBlockGoesFirst) {
+  PageCacheParameters p = eager();
+  p.read_ahead = kBlock;
+  World world(p);
+  world.run([&] {
+    const FileId file = world.on_device(1200);
+    for (std::int64_t block = 0; block < 1024; ++block) world.read(file, block);
+    world.read(file, 0);  // young again
+    EXPECT_EQ(world.cached(file, 1200), 1024);
+    for (std::int64_t more = 0; more < 100; ++more) {
+      world.read(file, 1100 + more);
+      EXPECT_FALSE(world.cache.cached(file, 1 + more));
+      EXPECT_TRUE(world.cache.cached(file, 2 + more));
+    }
+    EXPECT_TRUE(world.cache.cached(file, 0));
+    EXPECT_EQ(world.cached(file, 1200), 1024);
+  });
+}
+
+TEST(PageCacheMemory, WhatIsReadOftenDoesNotMakeTheCacheForgetItsSize) {
+  PageCacheParameters p = eager();
+  p.read_ahead = kBlock;
+  World world(p);
+  world.run([&] {
+    const FileId file = world.on_device(1200);
+    for (int round = 0; round < 10; ++round) {
+      for (std::int64_t block = 0; block < 1000; ++block) world.read(file, block);
+    }
+    for (std::int64_t block = 1000; block < 1200; ++block) {
+      world.read(file, block);
+      EXPECT_LE(world.cache.resident_blocks(), world.capacity);
+    }
+  });
+}
+
+TEST(PageCacheMemory, DirtyBlocksStay) {
+  const PageCacheParameters p = lazy();
+  World world(p);
+  world.run([&] {
+    const FileId file = world.cache.create();
+    world.write(file, 0, background_of(p));
+    for (int i = 0; i < 5; ++i) world.cache.read_elsewhere(world.capacity / 2);
+    EXPECT_EQ(world.cached(file, background_of(p)), background_of(p));
+    EXPECT_LE(world.cache.resident_blocks(), world.capacity);
+    world.rest();
+  });
+  EXPECT_TRUE(world.device.served.empty());
+}
+
+TEST(PageCacheMemory, OtherFilesBlocksGoToo) {
+  World world(eager());
+  world.run([&] {
+    const FileId old = world.on_device(500);
+    world.read(old, 0, 500);
+    const FileId young = world.cache.create();
+    for (std::int64_t block = 0; block < 900; block += 10) world.write(young, block, 10);
+    EXPECT_LT(world.cached(old, 500), 200);
+    EXPECT_EQ(world.cached(young, 900), 900);
+    EXPECT_LE(world.cache.resident_blocks(), world.capacity);
+  });
+}
+
+// --- write-back
+
+TEST(PageCacheWriteBack, BeginsAboveTheBackgroundRatioAndStopsThere) {
+  const PageCacheParameters p = lazy();
+  World world(p);
+  world.run([&] {
+    const FileId file = world.cache.create();
+    for (std::int64_t block = 0; block < background_of(p); ++block) world.write(file, block, 1);
+    world.rest();
+    EXPECT_TRUE(world.device.served.empty());
+    EXPECT_EQ(world.cache.dirty_blocks(), background_of(p));
+    world.write(file, background_of(p), 1);
+    world.rest();
+    EXPECT_FALSE(world.device.served.empty());
+    EXPECT_LE(world.cache.dirty_blocks(), background_of(p));
+    EXPECT_GT(world.cache.dirty_blocks(), background_of(p) - kPerRequest);
+  });
+}
+
+TEST(PageCacheWriteBack, WritersAreHeldBackAtTheLimit) {
+  const PageCacheParameters p = lazy();
+  World world(p);
+  constexpr std::int64_t kAtOnce = 4;
+  std::int64_t most = 0;
+  world.run([&] {
+    const FileId file = world.cache.create();
+    for (std::int64_t block = 0; block < 4000; block += kAtOnce) {
+      world.write(file, block, kAtOnce);
+      const Bytes inside = world.device.inside(Op::write, world.machine->now());
+      most = std::max(most, world.cache.dirty_blocks() + inside / kBlock);
+      EXPECT_LE(most, limit_of(p));
+    }
+    EXPECT_GT(most, limit_of(p) - kAtOnce);
+    // What does not fit in the limit has taken the device's time.
+    const Nanos rate = transfer_time((4000 - limit_of(p)) * kBlock, SerialSpeed().rate);
+    EXPECT_GE(world.machine->now(), rate);
+    EXPECT_EQ(world.cache.counters().write_wait, world.machine->now());
+  });
+}
+
+// Upwards from where it is, and from the start when nothing is left above.
+TEST(PageCacheWriteBack, GoesInTheOrderOfAddresses) {
+  PageCacheParameters p = lazy();
+  p.queue_limit = 2;
+  World world(p);
+  std::set<std::int64_t> dirty;
+  std::int64_t position = 0;
+  int rounds = 0;
+  world.device.on_submit = [&](const SerialDevice::Served& s) {
+    auto next = dirty.lower_bound(position);
+    if (next == dirty.end()) {
+      next = dirty.begin();
+      ++rounds;
+    }
+    EXPECT_EQ(s.begin / kBlock, *next);
+    position = (s.begin + s.length) / kBlock;
+    for (std::int64_t block = s.begin / kBlock; block < position; ++block) {
+      EXPECT_EQ(dirty.erase(block), 1U);
+    }
+  };
+  world.run([&] {
+    const FileId file = world.cache.create();
+    for (std::int64_t block = 0; block < 3000; ++block) {
+      const std::int64_t scattered = block * 1009 % 3000;  // each once
+      dirty.insert(scattered);
+      world.write(file, scattered, 1);
+    }
+  });
+  EXPECT_GT(rounds, 2);
+}
+
+TEST(PageCacheWriteBack, NeighboursGoInOneRequest) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.cache.create();
+    world.write(file, 0, 400);
+    world.rest();
+  });
+  const auto written = world.blocks(Op::write);
+  EXPECT_EQ(world.device.bytes(Op::write), 400 * kBlock);
+  EXPECT_EQ(written.size(), 7U);  // 64 blocks each
+}
+
+TEST(PageCacheWriteBack, ARequestEndsWhereTheFileLiesElsewhere) {
+  PageCacheParameters p = eager();
+  p.allocation = 16 * kBlock;
+  World world(p);
+  world.run([&] {
+    const FileId one = world.cache.create();
+    const FileId other = world.cache.create();
+    for (std::int64_t block = 0; block < 160; block += 16) {
+      world.write(one, block, 16);  // in turns: their pieces lie in turns, too
+      world.rest();
+      world.write(other, block, 16);
+      world.rest();
+    }
+    world.device.served.clear();
+    world.cache.read_elsewhere(world.capacity);
+    world.cache.will_need(0, one, 0, 150);
+  });
+  EXPECT_EQ(world.device.bytes(Op::read), 150 * kBlock);
+  for (const auto& [first, last] : world.blocks(Op::read)) EXPECT_EQ(first / 16, last / 16);
+}
+
+TEST(PageCacheWriteBack, FilesTakeTurns) {
+  PageCacheParameters p = eager();
+  p.memory = 1024_MiB;
+  p.dirty_background_ratio = 0.1;
+  p.dirty_ratio = 1.0;
+  p.allocation = p.segment = 1024_MiB;
+  World world(p, {100_us, BytesPerSecond{40 << 20}});
+  world.run([&] {
+    for (int i = 0; i < 3; ++i) (void)world.cache.create();
+    for (std::int64_t block = 0; block < 25'000; block += 100) {
+      for (FileId file = 0; file < 3; ++file) world.write(file, block, 100);
+    }
+    world.rest();
+  });
+  std::vector<std::pair<std::int64_t, Bytes>> turns;  // whose (by place), and how much
+  for (const auto& s : world.device.of(Op::write)) {
+    const std::int64_t whose = s.begin / p.allocation;
+    if (turns.empty() || turns.back().first != whose) turns.emplace_back(whose, Bytes{0});
+    turns.back().second += s.length;
+  }
+  ASSERT_GT(turns.size(), 7U);
+  for (std::size_t i = 0; i + 1 < turns.size(); ++i) {
+    EXPECT_EQ((turns[i].first + 1) % 3, turns[i + 1].first);
+    EXPECT_LE(turns[i].second, 48_MiB + 512_KiB);  // half a second of 100 MiB/s, in 4 MiB
+  }
+  // The bandwidth was measured meanwhile: half a second of 40 MiB/s.
+  const Bytes last = turns[turns.size() - 2].second;
+  EXPECT_GE(last, 16_MiB);
+  EXPECT_LE(last, 24_MiB + 512_KiB);
+}
+
+TEST(PageCacheWriteBack, KeepsTheQueueAsFullAsItMayBe) {
+  for (const std::uint32_t queue_limit : {1U, 7U}) {
+    PageCacheParameters p = eager();
+    p.queue_limit = queue_limit;
+    World world(p);
+    std::uint32_t most = 0;
+    world.device.on_submit = [&](const SerialDevice::Served&) {
+      most = std::max(most, world.machine->block_layer().outstanding(Op::write));
+    };
+    world.run([&] {
+      const FileId file = world.cache.create();
+      for (std::int64_t block = 0; block < 2000; block += 2) world.write(file, block, 1);
+    });
+    EXPECT_EQ(most, queue_limit);
+  }
+}
+
+// A block that is written to while the device has it is not given to it a second time before.
+TEST(PageCacheWriteBack, ABlockIsInTheDeviceOnce) {
+  World world(eager(), {1_ms, BytesPerSecond{10 << 20}});
+  std::map<std::int64_t, Nanos> busy_until;  // by block
+  world.device.on_submit = [&](const SerialDevice::Served& s) {
+    for (std::int64_t block = s.begin / kBlock; block < (s.begin + s.length) / kBlock; ++block) {
+      EXPECT_LE(busy_until[block], s.submitted) << block;
+      busy_until[block] = s.done;
+    }
+  };
+  FileId file = 0;
+  world.run([&] {
+    file = world.cache.create();
+    for (int i = 0; i < 20; ++i) {
+      world.write(file, 0, 50);
+      world.machine->sleep_until(0, world.machine->now() + 10_ms);
+    }
+    world.cache.remove(file);
+    world.rest();
+  });
+  EXPECT_EQ(world.cache.resident_blocks(), 0);
+  EXPECT_EQ(world.cache.dirty_blocks(), 0);
+}
+
+TEST(PageCacheWriteBack, WhatIsWrittenAgainMeanwhileIsDirtyAfterwards) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.cache.create();
+    world.write(file, 0, 100);
+    world.write(file, 0, 100);  // all of them are under way
+    world.rest();
+    EXPECT_LE(world.cache.dirty_blocks(), 1);
+  });
+  EXPECT_GE(world.device.bytes(Op::write), 199 * kBlock);
+}
+
+TEST(PageCacheWriteBack, AFullDeviceIsAnError) {
+  World world(eager(), {}, 100_MiB);  // one file's piece of 64 MiB, and not two
+  try {
+    world.run([&] {
+      for (int i = 0; i < 2; ++i) {
+        world.write(world.cache.create(), 0, 200);
+        world.rest();
+      }
+    });
+    FAIL() << "the device takes more than it holds";
+  } catch (const OperatingError& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::disk_full);
+  }
+}
+
+// --- removal
+
+TEST(PageCacheRemove, ForgetsWhatWasNotWritten) {
+  const PageCacheParameters p = lazy();
+  World world(p);
+  world.run([&] {
+    const FileId file = world.cache.create();
+    world.write(file, 0, background_of(p));
+    world.cache.remove(file);
+    EXPECT_EQ(world.cache.dirty_blocks(), 0);
+    EXPECT_EQ(world.cache.resident_blocks(), 0);
+    world.rest();
+  });
+  EXPECT_TRUE(world.device.served.empty());
+}
+
+TEST(PageCacheRemove, WhatTheDeviceHasIsForgottenWhenItIsDone) {
+  for (const bool reading : {false, true}) {
+    World world(eager());
+    world.run([&] {
+      const FileId file = world.on_device(600);
+      const std::int64_t before = world.cache.resident_blocks();
+      const auto under_way = [&] {
+        return world.machine->block_layer().outstanding(reading ? Op::read : Op::write);
+      };
+      if (reading) {
+        world.cache.will_need(0, file, 0, 300);
+      } else {
+        world.write(file, 0, 300);
+      }
+      EXPECT_GT(under_way(), 0U);
+      world.cache.remove(file);
+      EXPECT_EQ(world.cache.dirty_blocks(), 0);
+      const std::size_t begun = world.device.served.size();
+      world.rest();
+      EXPECT_EQ(under_way(), 0U);
+      EXPECT_EQ(world.device.served.size(), begun);
+      EXPECT_EQ(world.cached(file, 600), 0);
+      // All that is left lies elsewhere.
+      EXPECT_LE(world.cache.resident_blocks(), before);
+      world.cache.read_elsewhere(world.capacity);
+      EXPECT_EQ(world.cache.resident_blocks(), world.capacity);
+    });
+  }
+}
+
+// --- contract
+
+TEST(PageCacheContract, ParametersThatMakeNoSenseAreRefused) {
+  using Change = std::function<void(PageCacheParameters&)>;
+  const std::map<std::string, Change> changes{
+      {"block", [](auto& p) { p.block = Bytes{1000}; }},
+      {"memory", [](auto& p) { p.memory = 63 * p.block; }},
+      {"allocation", [](auto& p) { p.allocation = p.block + Bytes{512}; }},
+      {"segment", [](auto& p) { p.segment = p.allocation + p.block; }},
+      {"dirty ratios", [](auto& p) { p.dirty_ratio = p.dirty_background_ratio / 2; }},
+      {"begin", [](auto& p) { p.begin = Bytes{-512}; }},
+      {"queue_limit", [](auto& p) { p.queue_limit = 0; }},
+      {"copy_cpu", [](auto& p) { p.copy_cpu = Nanos{-1}; }},
+  };
+  const auto machine = machine_over();
+  for (const auto& [name, change] : changes) {
+    PageCacheParameters p = lazy();
+    change(p);
+    try {
+      const PageCache cache(*machine, p);
+      FAIL() << name;
+    } catch (const OperatingError& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(PageCacheContract, TwoProcessesMayNotWaitForTheSameBlock) {
+  World world(eager());
+  EXPECT_THROW(world.machine->run(
+                   2,
+                   [&](Process self) {
+                     if (self == 0) {
+                       const FileId file = world.cache.create();
+                       world.write(file, 0, 100);
+                       world.rest();
+                       world.cache.read_elsewhere(world.capacity);
+                     }
+                     world.machine->sleep_until(self, 2 * kLong);
+                     world.cache.read(self, 0, 0, 1);
+                   },
+                   Cancel()),
+               Bug);
+}
+
+// --- random work
+
+// What the cache does on behalf of several processes, seen from above and below: every block has a
+// version, and the device is asked to write and read versions.
+class RandomWork {
+ public:
+  RandomWork(const PageCacheParameters& p, std::uint64_t seed)
+      : parameters_(p), world_(p, {200_us, BytesPerSecond{60 << 20}}), seed_(seed) {
+    world_.device.on_submit = [this](const SerialDevice::Served& s) { submitted(s); };
+  }
+
+  void run() {
+    // One after the other onto the device, so that a place there tells the file. Write-back may
+    // leave a part of the last one, of which nothing is checked.
+    world_.run([&] {
+      for (FileId file = 0; file <= kLasting; ++file) {
+        (void)world_.cache.create();
+        write(0, file, 0, kFileBlocks);
+      }
+      world_.rest();
+    });
+    passing_.push_back(kLasting);
+    world_.machine->run(kProcesses, [&](Process self) { work(self); }, Cancel());
+    world_.run([&] {
+      world_.rest();
+      for (const FileId file : passing_) world_.cache.remove(file);
+      world_.rest();
+      check();
+      std::int64_t counted = 0;
+      for (FileId file = 0; file < kLasting; ++file) counted += world_.cached(file, kFileBlocks);
+      EXPECT_EQ(world_.cache.resident_blocks(), counted);
+      EXPECT_LE(world_.cache.dirty_blocks(), background_of(parameters_));
+      for (FileId file = 0; file < kLasting; ++file) world_.cache.remove(file);
+      EXPECT_EQ(world_.cache.resident_blocks(), 0);
+      EXPECT_EQ(world_.cache.dirty_blocks(), 0);
+    });
+  }
+
+  [[nodiscard]] const std::vector<SerialDevice::Served>& served() const {
+    return world_.device.served;
+  }
+  [[nodiscard]] Nanos ended() const { return world_.machine->now(); }
+  [[nodiscard]] const PageCacheCounters& counters() const { return world_.cache.counters(); }
+
+ private:
+  static constexpr Process kProcesses = 4;
+  static constexpr FileId kLasting = 8;  // files that are never removed, two of each process
+  static constexpr std::int64_t kFileBlocks = 700;
+  static constexpr std::int64_t kMost = 24;  // blocks at once
+
+  struct Versions {
+    std::int64_t latest = 0;
+    std::int64_t on_device = 0;
+    Nanos busy_until{0};  // under write-back
+  };
+
+  void work(Process self) {
+    Prng random(mix64(seed_) ^ self);
+    FileId passing = world_.cache.create();
+    std::int64_t passing_blocks = 0;
+    std::int64_t position = 0;
+    for (int step = 0; step < 400 && !::testing::Test::HasFailure(); ++step) {
+      const auto file = static_cast<FileId>(2 * self + random.below(2));
+      const std::int64_t length = 1 + static_cast<std::int64_t>(random.below(kMost));
+      const auto begin =
+          static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(kFileBlocks - length)));
+      switch (random.below(8)) {
+        case 0:
+        case 1:
+          write(self, file, begin, length);
+          break;
+        case 2:
+          read(self, file, begin, length);
+          break;
+        case 3:
+        case 4:  // sequentially
+          position = position + length > kFileBlocks ? 0 : position;
+          read(self, file, position, length);
+          position += length;
+          break;
+        case 5:
+          world_.cache.will_need(self, file, begin, length);
+          break;
+        case 6:
+          world_.machine->compute(self, Nanos{static_cast<std::int64_t>(random.below(5'000'000))});
+          break;
+        case 7:
+          world_.cache.write(self, passing, passing_blocks, length);
+          passing_blocks += length;
+          if (random.below(6) == 0) {
+            world_.cache.remove(passing);
+            passing = world_.cache.create();
+            passing_blocks = 0;
+          }
+          break;
+      }
+      check();
+    }
+    passing_.push_back(passing);
+  }
+
+  void write(Process self, FileId file, std::int64_t begin, std::int64_t blocks) {
+    for (std::int64_t i = 0; i < blocks; ++i) ++versions_[{file, begin + i}].latest;
+    world_.cache.write(self, file, begin, blocks);
+  }
+
+  // What is read is in memory: it was before, or comes from the device meanwhile.
+  void read(Process self, FileId file, std::int64_t begin, std::int64_t blocks) {
+    std::vector<bool> had;
+    for (std::int64_t i = 0; i < blocks; ++i) had.push_back(world_.cache.cached(file, begin + i));
+    const std::size_t from = earliest_under_way();
+    world_.cache.read(self, file, begin, blocks);
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      EXPECT_TRUE(had[static_cast<std::size_t>(i)] || was_read(from, file, begin + i))
+          << "block " << begin + i << " of file " << file;
+    }
+  }
+
+  [[nodiscard]] std::size_t earliest_under_way() const {
+    std::size_t n = served().size();
+    while (n > 0 && served()[n - 1].done > world_.machine->now()) --n;
+    return n > 0 ? n - 1 : 0;
+  }
+  [[nodiscard]] bool was_read(std::size_t from, FileId file, std::int64_t block) const {
+    const Bytes place = (file * kFileBlocks + block) * kBlock;
+    for (std::size_t i = from; i < served().size(); ++i) {
+      const SerialDevice::Served& s = served()[i];
+      if (s.op == Op::read && s.begin <= place && place < s.begin + s.length) return true;
+    }
+    return false;
+  }
+
+  void submitted(const SerialDevice::Served& s) {
+    const auto file = static_cast<FileId>(s.begin / (kFileBlocks * kBlock));
+    if (file >= kLasting) return;
+    const std::int64_t first = s.begin / kBlock % kFileBlocks;
+    for (std::int64_t block = first; block < first + s.length / kBlock; ++block) {
+      Versions& v = versions_[{file, block}];
+      if (s.op == Op::write) {
+        EXPECT_LE(v.busy_until, s.submitted) << "is being written already";
+        v.on_device = v.latest;
+        v.busy_until = s.done;
+      } else {
+        EXPECT_EQ(v.on_device, v.latest) << "an old version is read";
+      }
+    }
+  }
+
+  void check() const {
+    EXPECT_LE(world_.cache.resident_blocks(), world_.capacity);
+    EXPECT_GE(world_.cache.dirty_blocks(), 0);
+    const std::int64_t writing = world_.device.inside(Op::write, world_.machine->now()) / kBlock;
+    EXPECT_LE(world_.cache.dirty_blocks() + writing, limit_of(parameters_) + kProcesses * kMost);
+    EXPECT_LE(world_.machine->block_layer().outstanding(Op::write), parameters_.queue_limit);
+  }
+
+  PageCacheParameters parameters_;
+  World world_;
+  std::uint64_t seed_;
+  std::map<std::pair<FileId, std::int64_t>, Versions> versions_;
+  std::vector<FileId> passing_;
+};
+
+PageCacheParameters some_parameters(std::uint64_t seed) {
+  Prng random(seed);
+  PageCacheParameters p = seed % 3 == 0 ? eager() : lazy();
+  p.allocation = (seed % 2 == 0 ? 700 : 175) * kBlock;
+  p.segment = (seed % 5 == 0 ? 7000 : 700) * kBlock / (seed % 4 == 3 ? 4 : 1);
+  p.queue_limit = 1 + static_cast<std::uint32_t>(random.below(128));
+  p.read_ahead = (1 + static_cast<std::int64_t>(random.below(40))) * kBlock;
+  p.memory = (600 + static_cast<std::int64_t>(random.below(3000))) * kBlock;
+  return p;
+}
+
+TEST(PageCacheRandom, KeepsItsInvariants) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(30 * repeats()); ++seed) {
+    RandomWork work(some_parameters(seed), seed);
+    work.run();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+TEST(PageCacheRandom, TwoRunsAreTheSame) {
+  for (std::uint64_t seed = 100; seed < 103; ++seed) {
+    RandomWork one(some_parameters(seed), seed);
+    RandomWork other(some_parameters(seed), seed);
+    one.run();
+    other.run();
+    EXPECT_EQ(one.served(), other.served());
+    EXPECT_EQ(one.ended(), other.ended());
+    EXPECT_EQ(one.counters().read_wait, other.counters().read_wait);
+    EXPECT_EQ(one.counters().missed_blocks, other.counters().missed_blocks);
+  }
+}
+
+}  // namespace
+}  // namespace flashlab::host
