@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from harness.devices.fitting import Fitted
     from harness.devices.profiles import DeviceProfile
+    from harness.experiments.sort_merge_join.calibrate import Calibration
 
 app.add_typer(cli_device.app, name="device")
 
@@ -123,16 +124,18 @@ def agreement(experiment: Annotated[str, typer.Argument()] = "grace_hash_join") 
     from harness.paths import find_project
 
     table = agreements.publish(find_project(), experiment)
+    goal = agreements.goal(experiment)
     shown = Table(
-        "device", "what", "points", "median", "lowest", "highest", "within 10 %", box=None
+        "device", "what", "points", "median", "lowest", "highest", f"within {goal:.0%}", box=None
     )
-    for row in agreements.summary(table).itertuples():
+    for row in agreements.summary(table, experiment).itertuples():
         spread = (f"{row.median:.3f}", f"{row.lowest:.3f}", f"{row.highest:.3f}")
         share = f"{row.within_goal_ratio:.0%}"
         shown.add_row(str(row.device), str(row.what), str(row.points), *spread, share)
     _console().print("emulated over simulated:", shown)
-    differ = int(table.ios_differ.sum())
-    _console().print(f"{differ} of {int(table.ios_compared.sum()):,} I/O counts differ")
+    if "ios_differ" in table:
+        differ = int(table.ios_differ.sum())
+        _console().print(f"{differ} of {int(table.ios_compared.sum()):,} I/O counts differ")
 
 
 @app.command()
@@ -225,6 +228,35 @@ def fit(
         _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
     if not fitted.converged:
         raise typer.Exit(1)
+
+
+@app.command()
+def calibrate(
+    write: Annotated[
+        bool, typer.Option("--write", help="put the values into the host profile")
+    ] = False,
+) -> None:
+    """Fits what the sort-merge join paper does not say of its machine to a part of its cells.
+
+    params.yaml says which cells the fit may see; the errors on the others are printed beside.
+    """
+    from harness.experiments.sort_merge_join import calibrate as fitting
+    from harness.experiments.sort_merge_join.grid import Parameters
+    from harness.paths import find_project
+    from harness.runs import host_name, open_session
+    from harness.tiers.simulated import SimulatedBench
+
+    project = find_project()
+    with open_session(project, "sort_merge_join", "simulated") as session:
+        parameters, bench = session.parameters, session.bench
+        assert isinstance(parameters, Parameters)
+        assert isinstance(bench, SimulatedBench)
+        found = fitting.calibrate(parameters, bench, project.published)
+    _print_calibration(found)
+    if write:
+        host = host_name(project, "sort_merge_join")
+        changed = fitting.write(project.profiles, host, found.values)
+        _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
 
 
 @app.command()
@@ -341,6 +373,24 @@ def _print_fit(fitted: Fitted, before: DeviceProfile, name: str) -> None:
     _console().print(table)
     if len(fitted.checks):
         _print_data_sheet(fitted.checks, "not used for the fit")
+
+
+def _print_calibration(found: Calibration) -> None:
+    from harness.experiments.sort_merge_join.calibrate import format_value
+    from harness.experiments.sort_merge_join.published import TIMES
+
+    table = Table("parameter", "value", box=None, title=f"{found.evaluations} evaluations")
+    for name, value in found.values.items():
+        table.add_row(name, format_value(name, value))
+    _console().print(table)
+    table = Table("device", "clients", "work_mem", *TIMES, "fitted", box=None)
+    for row in found.cells.to_dict("records"):
+        times = [f"{row[name]:.0f} ({row[f'{name}_error']:+.0%})" for name in TIMES]
+        seen = "yes" if row["fitted"] else ""
+        table.add_row(row["device"], str(row["clients"]), f"{row['work_mem_mb']} MB", *times, seen)
+    _console().print(table)
+    for name, error in found.held_out_errors().items():
+        _console().print(f"held out, median error of {name}: {error:.1%}")
 
 
 def _quantity(value: float, unit: str) -> str:

@@ -49,6 +49,8 @@ NEEDS: Final = (
     Need("hardware", "losetup", "loop devices", _program("losetup"), "util-linux"),
     Need("emulated", "libfuse3", "live devices", _core.LiveDevice.has_fuse, "libfuse3-dev"),
     Need("emulated", "losetup", "live devices", _program("losetup"), "mount"),
+    Need("emulated", "mke2fs", "file systems for databases", _program("mke2fs"), "e2fsprogs"),
+    Need("emulated", "initdb", "the sort-merge join", _postgres, "postgresql"),
     Need("probes", "bpftrace", "traces of block devices", _program("bpftrace"), "bpftrace"),
     Need("bench", "fio", "the engine beside fio", _program("fio"), "fio"),
     Need("bench", "initdb", "the engine beside PostgreSQL", _postgres, "postgresql"),

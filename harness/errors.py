@@ -98,6 +98,10 @@ class DataCorrupted(HarnessError):
     """Data came back different from what was written. The run is worthless."""
 
 
+class ServerError(HarnessError):
+    """A private database server did not start, or failed or ended while it was needed."""
+
+
 class MissingTool(HarnessError):
     """A program or library that this machine lacks: the message says how to install it."""
 

@@ -21,6 +21,7 @@ from harness import claims, doctor, plots, report, runs
 from harness.devices.model import Device
 from harness.devices.profiles import load_device, load_host
 from harness.experiments.base import Results
+from harness.experiments.sort_merge_join import published
 from harness.paths import Project, find_project
 
 
@@ -61,11 +62,19 @@ class Lab:
         judged = claims.judge(self.session.project, self.session.experiment.name, self._finished())
         return _readable(judged)
 
+    def published_cells(self) -> pd.DataFrame:
+        """Our cells beside the paper's, with errors; times in s. Of sort_merge_join only."""
+        project = self.session.project
+        seen = published.calibration(project.params)
+        cells = published.beside(self.results, project.published, seen)
+        return cells.set_index(["device", "clients", "work_mem_mb"]).map(_cell)
+
     def assumptions(self) -> pd.DataFrame:
         """The claims' values under other assumptions, one column per variant."""
         name = self.session.experiment.name
         table = claims.judge_variants(self.session.project, name, self._finished())
-        return table.set_index("claim").map(_cell)
+        variants = [name for name in table if name not in ("claim", "expected")]
+        return table.dropna(subset=variants, how="all").set_index("claim").map(_cell)
 
     def publish(self) -> None:
         """Writes tables, traces, figures and metrics into data/."""
@@ -99,12 +108,11 @@ def profile(name: str, *, host: bool = False) -> pd.DataFrame:
     """Every number of a profile with its origin and the reason for it."""
     folder = _project().profiles
     loaded = load_host(folder, name) if host else load_device(folder, name)
-    sections = [loaded.parameters, *([loaded.join_cpu] if loaded.kind == "host" else [])]
-    rows = [
-        (field, _shown(getattr(section, field)), getattr(section, field))
-        for section in sections
-        for field in type(section).model_fields
+    sections = loaded.sections.values() if loaded.kind == "host" else [loaded.parameters]
+    given = [
+        (field, value) for section in sections for field, value in section if value is not None
     ]
+    rows = [(field, _shown(value), value) for field, value in given]
     data = [(field, shown, value.origin, value.reason) for field, shown, value in rows]
     return pd.DataFrame(data, columns=["parameter", "value", "origin", "why"])
 

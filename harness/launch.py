@@ -1,8 +1,9 @@
 """Notes its own process in a lease, then becomes the program that it is to be: see leases.py.
 
 Run as a script of its own, with nothing imported that takes time:
-launch.py LEASE RUN ENDING PROGRAM [ARGUMENT ...], where RUN is the number of the run's process and
-ENDING the signal that ends the program.
+launch.py LEASE RUN ENDING CGROUP PROGRAM [ARGUMENT ...], where RUN is the number of the run's
+process, ENDING the signal that ends the program, and CGROUP the file through which a process enters
+a control group, or empty.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def _start_time() -> int:
 
 def main() -> None:
     """See the module."""
-    lease, run, ending, *command = sys.argv[1:]
+    lease, run, ending, cgroup, *command = sys.argv[1:]
     note = os.path.join(lease, f"process-{os.getpid()}")  # noqa: PTH118
     facts = {"pid": os.getpid(), "start_time": _start_time(), "ending": int(ending)}
     with open(f"{note}.part", "w") as file:  # noqa: PTH123
@@ -28,6 +29,9 @@ def main() -> None:
     if os.getppid() != int(run):  # it was killed before it could be told
         os.remove(note)  # noqa: PTH107
         sys.exit(1)
+    if cgroup:
+        with open(cgroup, "w") as file:  # noqa: PTH123
+            file.write("0")
     os.execvp(command[0], command)  # noqa: S606 - to become it is what this is for
 
 

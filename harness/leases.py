@@ -1,4 +1,4 @@
-"""What a run has started or made and must not outlive it: servers, folders.
+"""What a run has started or made and must not outlive it: servers, control groups, folders.
 
     with leases.open_lease() as lease:
         folder = lease.new_folder(Path("/tmp"), "flashlab-pg-")
@@ -10,10 +10,13 @@ that the run holds for as long as it lives, and notes:
     TOKEN/lock            held by the run
     TOKEN/process-PID     a process's start time, and the signal that ends it
     TOKEN/folder-TOKEN    the path of a folder, noted before it is made
+    TOKEN/cgroup-TOKEN    the path of a control group, noted before it is made
+    TOKEN/mount-TOKEN     the folder that something of ours is mounted at, or is about to be
 
 A process is ours if it has the number and the start time that were noted; it notes them itself,
 before it becomes the program that it is to be. A folder is ours if it has the noted path and, in a
-file in it, the note's token. Names prove nothing.
+file in it, the note's token. Names prove nothing, but for a control group, which can have no file
+of ours in it: the note's token is in its name, and nobody else knows that.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import launch, locks, mounts, processes
+from harness import cgroups, launch, locks, mounts, processes, writeback
+from harness.cgroups import Cgroup
 from harness.errors import HarnessError, TargetError
 
 _FOR_ROOT: Final = Path("/run/flashlab/.leases")
@@ -65,11 +69,33 @@ class Lease:
             if _noted_path(note) == path:
                 _delete_folder(note)
 
+    def new_cgroup(self) -> Cgroup:
+        """A new control group; it ends with the lease, with all in it. Raises TargetError."""
+        hierarchy = cgroups.find_hierarchy()
+        token = secrets.token_hex(8)
+        name = f"flashlab-{token}"
+        (self.folder / f"cgroup-{token}").write_text(json.dumps(str(hierarchy.folder / name)))
+        return cgroups.make(name, hierarchy)
+
+    def note_mount(self, folder: Path) -> None:
+        """Whatever will be mounted at one of our folders is unmounted with the lease."""
+        note = self.folder / f"mount-{secrets.token_hex(8)}"
+        note.write_text(json.dumps(str(folder)))
+
     def start(
-        self, command: Sequence[str], *, ending: signal.Signals = signal.SIGTERM, **options: Any
+        self,
+        command: Sequence[str],
+        *,
+        ending: signal.Signals = signal.SIGTERM,
+        cgroup: Cgroup | None = None,
+        **options: Any,
     ) -> subprocess.Popen[bytes]:
-        """Starts a process that `clean` ends with that signal if we cannot; options as of Popen."""
-        notes = [str(self.folder), str(os.getpid()), str(int(ending))]
+        """Starts a process that `clean` ends with that signal if we cannot; options as of Popen.
+
+        It and its children are in the control group, if one is given.
+        """
+        group = str(cgroup.processes_file) if cgroup else ""
+        notes = [str(self.folder), str(os.getpid()), str(int(ending)), group]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", launch.__file__, *notes, *command], **options
         )
@@ -82,8 +108,7 @@ def open_lease() -> Iterator[Lease]:
     try:
         yield Lease(folder)
     finally:
-        failed = _try(_end_process, folder.glob("process-*"))[1]
-        failed += _try(_delete_folder, folder.glob("folder-*"))[1]
+        failed = [problem for kind in _KINDS for problem in _end_all([folder], kind)[1]]
         if not failed:
             shutil.rmtree(folder)
         os.close(lock)
@@ -92,20 +117,29 @@ def open_lease() -> Iterator[Lease]:
 
 
 def end_processes() -> tuple[list[str], list[str]]:
-    """Ends processes of runs that are no more. Returns what was done, and what could not be."""
+    """Ends processes of runs that are no more, and the control groups that they were in.
+
+    Returns what was done, and what could not be.
+    """
     with locks.folder_lock(_root(), shared=False):
-        notes = [note for lease in _dead() for note in lease.glob("process-*")]
-        return _try(_end_process, notes)
+        dead = _dead()
+        done, failed = _end_all(dead, "process")
+        more_done, more_failed = _end_all(dead, "cgroup")
+        return done + more_done, failed + more_failed
 
 
 def delete_folders() -> tuple[list[str], list[str]]:
-    """Deletes folders of runs that are no more, and forgets these runs; after their processes."""
+    """Unmounts what is mounted at folders of runs that are no more, deletes these folders, and
+    forgets the runs; after their processes.
+    """
     root = _root()
     with locks.folder_lock(root, shared=False):
-        notes = [note for lease in _dead() for note in lease.glob("folder-*")]
-        done, failed = _try(_delete_folder, notes)
-        for lease in _dead():
-            if not [*lease.glob("process-*"), *lease.glob("folder-*")]:
+        dead = _dead()
+        done, failed = _end_all(dead, "mount")
+        more_done, more_failed = _end_all(dead, "folder")
+        done, failed = done + more_done, failed + more_failed
+        for lease in dead:
+            if not any(note for kind in _KINDS for note in lease.glob(f"{kind}-*")):
                 shutil.rmtree(lease, ignore_errors=True)
         for empty in (root, root.parent):
             with contextlib.suppress(OSError):
@@ -162,9 +196,11 @@ def _is_alive(lease: Path) -> bool:
     return locks.is_held(lock) and not locks.is_lost(lock)
 
 
-def _try(action: Callable[[Path], str], notes: Any) -> tuple[list[str], list[str]]:
+def _end_all(leases: Sequence[Path], kind: str) -> tuple[list[str], list[str]]:
+    """Ends what leases have noted of one kind; returns what was done, and what could not be."""
+    action = _KINDS[kind]
     done, failed = [], []
-    for note in notes:
+    for note in (note for lease in leases for note in sorted(lease.glob(f"{kind}-*"))):
         try:
             done.append(action(note))
         except HarnessError as error:
@@ -186,6 +222,28 @@ def _end_process(note: Path) -> str:
     return done
 
 
+def _end_cgroup(note: Path) -> str:
+    """Ends a noted control group and what is still in it; returns what was done."""
+    path = _noted_path(note)
+    done = ""
+    if path is not None and path.is_dir() and path.name.endswith(_token(note)):
+        ended = cgroups.at(path).remove()
+        done = f"removed {path}" + (f" and {ended} processes in it" if ended else "")
+    note.unlink(missing_ok=True)
+    return done
+
+
+def _end_mount(note: Path) -> str:
+    """Unmounts what is mounted at a noted folder; returns what was done."""
+    path = _noted_path(note)
+    ours = [mount for mount in mounts.table()[::-1] if mount.point == path]
+    for mount in ours:  # its bound goes first: it would outlive the mount
+        writeback.lift(mount.number)
+    done = [mounts.unmount(mount) for mount in ours]
+    note.unlink(missing_ok=True)
+    return "; ".join(done)
+
+
 def _delete_folder(note: Path) -> str:
     """Deletes a noted folder, if it is the one; returns what was done."""
     path = _noted_path(note)
@@ -204,11 +262,14 @@ def _delete_folder(note: Path) -> str:
 
 def _is_ours(path: Path, note: Path) -> bool:
     """By its token; without one, only an empty folder that we were killed in making."""
-    token = note.name.removeprefix("folder-")
     try:
-        return (path / _TOKEN_FILE).read_text() in (token, "")
+        return (path / _TOKEN_FILE).read_text() in (_token(note), "")
     except FileNotFoundError:
         return not any(path.iterdir())
+
+
+def _token(note: Path) -> str:
+    return note.name.rpartition("-")[2]
 
 
 def _noted_path(note: Path) -> Path | None:
@@ -222,3 +283,12 @@ def _read(note: Path) -> Any:
         return json.loads(note.read_text())
     except (OSError, ValueError):
         return None
+
+
+_KINDS: Final[dict[str, Callable[[Path], str]]] = {
+    "process": _end_process,
+    "cgroup": _end_cgroup,
+    "mount": _end_mount,
+    "folder": _delete_folder,
+}
+"""What a lease notes, and what ends it; in the order in which things have to end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -49,6 +50,12 @@ def is_point(path: Path) -> bool:
     return any(mount.point == path for mount in table())
 
 
+def number_of(folder: Path) -> str:
+    """The device that a folder lies on, as in '7:3'."""
+    number = folder.stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
 def below(folder: Path) -> list[Path]:
     """Where something is mounted at or below a folder."""
     return [mount.point for mount in table() if mount.point.is_relative_to(folder)]
@@ -75,6 +82,12 @@ def unmount(mount: Mount) -> str:
         raise TargetError(f"{mount.point}: {said}")
     who = f"process {', '.join(map(str, users))}" if users else "somebody"
     return f"unmounted {mount.point} lazily: it ends when {who} leaves it"
+
+
+def sync(point: Path) -> None:
+    """Writes back all that a file system has not written yet. Raises TargetError."""
+    if said := _call("sync", "--file-system", str(point)):
+        raise TargetError(f"{point}: {said}")
 
 
 def drop(point: Path) -> None:

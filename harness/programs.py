@@ -12,6 +12,7 @@ _PACKAGES: Final = {
     "bpftrace": "bpftrace",
     "fio": "fio",
     "losetup": "mount",
+    "mke2fs": "e2fsprogs",
     "mount": "mount",
     "setpriv": "util-linux",
     "setsid": "util-linux",

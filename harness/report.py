@@ -133,7 +133,7 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "figures": [(path.stem, _inline(path)) for path in figures],
         "about": about,
         "elsewhere": not is_from_here(about),
-        "agreement": _agreement(agreement) if tier == "emulated" else [],
+        "agreement": _agreement(agreement, name) if tier == "emulated" else [],
     }
 
 
@@ -153,20 +153,21 @@ def is_from_here(about: dict[str, Any] | None) -> bool:
     )
 
 
-def _agreement(path: Path) -> list[dict[str, Any]]:
+def _agreement(path: Path, name: str) -> list[dict[str, Any]]:
     """Rows of agreement.summary, if the two tiers have been compared."""
     if not path.is_file():
         return []
-    rows: list[dict[str, Any]] = agreement.summary(pd.read_csv(path)).to_dict("records")
+    rows: list[dict[str, Any]] = agreement.summary(pd.read_csv(path), name).to_dict("records")
     return rows
 
 
 def _variant_rows(variants: pd.DataFrame) -> list[dict[str, Any]]:
+    """A claim that no variant has the points for has no row."""
     names = [v for v in variants.columns if v not in ("claim", "expected")]
     rows = []
-    for row in variants.to_dict("records"):
+    for row in variants.dropna(subset=names, how="all").to_dict("records"):
         low, high = row["expected"]
-        cells = [(row[n], bool(low <= row[n] <= high)) for n in names]
+        cells = [(row[n], bool(pd.notna(row[n]) and low <= row[n] <= high)) for n in names]
         rows.append({"claim": row["claim"], "expected": row["expected"], "cells": cells})
     return rows
 

@@ -94,6 +94,11 @@ def open_session(
         yield Session(project, experiment, bench, parameters)
 
 
+def host_name(project: Project, name: str) -> str:
+    """The host profile that params.yaml names for an experiment's simulated tier."""
+    return _tier_options(project, name, "simulated").bench.host
+
+
 class Session:
     """One experiment on one bench."""
 

@@ -14,7 +14,7 @@ HARNESS = REPOSITORY / "harness"
 CORE = HARNESS / "core"
 
 # Who may import whom. A name stands for the module or package harness.<name> and all below it.
-SYSTEM = {"processes", "locks", "mounts", "leases"}
+SYSTEM = {"cgroups", "processes", "locks", "mounts", "leases", "writeback"}
 BASE = {"errors", "units", "paths", "programs", "_core"} | SYSTEM
 LOWER = BASE | {"workloads", "dbms", "devices", "probes"}
 ARROWS: dict[str, set[str]] = {
@@ -26,7 +26,9 @@ ARROWS: dict[str, set[str]] = {
     "locks": {"processes"},
     "mounts": {"errors", "processes", "programs"},
     "launch": set(),
-    "leases": {"errors", "launch", "locks", "mounts", "processes"},
+    "cgroups": {"errors", "processes"},
+    "writeback": {"errors"},
+    "leases": {"cgroups", "errors", "launch", "locks", "mounts", "processes", "writeback"},
     "cleaning": BASE | {"devices"},
     "devices": BASE,
     "workloads": BASE,
@@ -44,7 +46,7 @@ ARROWS: dict[str, set[str]] = {
     "report": BASE
     | {"agreement", "claims", "devices", "experiments", "journal", "notebooks", "tiers"},
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
-    "bench": LOWER | {"agreement", "claims", "journal", "runs", "tiers"},
+    "bench": LOWER | {"agreement", "claims", "experiments", "journal", "runs", "tiers"},
     "cli_device": BASE | {"devices"},
     "cli_probes": BASE | {"probes", "plots"},
     "cli": BASE
@@ -58,9 +60,10 @@ CORE_ARROWS: dict[str, set[str]] = {
     "flash": {"base"},
     "host": {"base"},
     "io": {"base", "host"},
+    "dbms": {"base", "host"},
     "join": {"base", "io"},
     "live": {"base", "host"},
-    "bind": {"base", "disk", "flash", "host", "io", "join", "live"},
+    "bind": {"base", "dbms", "disk", "flash", "host", "io", "join", "live"},
 }
 
 

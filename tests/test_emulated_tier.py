@@ -44,7 +44,7 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
     assert set(table.device) == {"hdd", "ssd"}
     assert (table.slowdown >= 1).all()
     assert (table.lateness_max_ns >= table.lateness_p50_ns).all()
-    compared = agreement.compare(checkout, options=FEW)
+    compared = agreement.compare(checkout, "grace_hash_join", FEW)
     assert len(compared) == len(table)
     assert (compared.ios_compared == 16).all()
     assert (compared.ios_differ == 0).all()
@@ -64,7 +64,7 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
 
 def test_the_summary_counts_what_lies_within_the_goal() -> None:
     table = pd.DataFrame({"device": ["hdd"] * 4, "join_s_ratio": [0.95, 1.05, 1.2, float("nan")]})
-    row = agreement.summary(table).iloc[0]
+    row = agreement.summary(table, "grace_hash_join").iloc[0]
     assert (row.points, row.lowest, row.highest) == (3, 0.95, 1.2)
     assert row.within_goal_ratio == pytest.approx(2 / 3)
 
@@ -160,7 +160,7 @@ def test_a_scaled_drive_says_what_it_cannot_be() -> None:
 
 
 def test_the_measured_host_is_a_host(checkout: Project) -> None:
-    slow = agreement.measured_host(checkout, "smoke", 1.0)
+    slow = agreement.grace_hash_join.measured_host(checkout, "smoke", 1.0)
     with open_session(
         checkout, "grace_hash_join", "simulated", FEW.model_copy(update={"host": str(slow)})
     ) as session:

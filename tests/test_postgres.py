@@ -89,3 +89,45 @@ def test_it_ends_with_the_harness_even_if_that_is_killed(place: Path) -> None:
     assert f"deleted {socket}" in done
     assert list(place.iterdir()) == []
     assert not Path(socket).exists()
+
+
+def fake_server(folder: Path, version: str) -> Path:
+    """Programs that say which version they are, and no more."""
+    folder.mkdir()
+    for name in ("initdb", "postgres"):
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho '{name} (PostgreSQL) {version}'\n")
+        program.chmod(0o755)
+    return folder
+
+
+def test_only_supported_versions_are_used_and_of_them_the_newest(tmp_path: Path) -> None:
+    old, good, better, new = (
+        fake_server(tmp_path / version, version) for version in ("9.4.1", "12.1", "18.0", "19beta1")
+    )
+    assert postgres.find_binaries([old, good, new]) == good
+    assert postgres.find_binaries([good, better, new]) == better
+    with pytest.raises(HarnessError, match=r"12 to 18 are supported, found was 9 in .*, 19 in "):
+        postgres.find_binaries([old, new])
+
+
+def test_without_a_server_the_command_that_installs_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingTool, match="apt-get install postgresql"):
+        postgres.find_binaries([tmp_path])
+
+
+def test_temp_files_lie_where_they_are_sent(place: Path) -> None:
+    place.chmod(0o711)
+    with (
+        tempfile.TemporaryDirectory(dir=place) as temp,
+        postgres.run(place, {"log_temp_files": "0"}) as server,
+    ):
+        Path(temp).chmod(0o711)
+        server.use_for_temp_files(Path(temp))
+        with server.connect() as db:
+            db.execute("SET work_mem = '64kB'")
+            rows = db.execute("SELECT i FROM generate_series(1, 50000) i ORDER BY -i").fetchall()
+        assert len(rows) == 50_000
+        assert "temporary file: path" in server.log.read_text()
+        assert "pg_tblspc" in server.log.read_text()
+        assert server.number // 10_000 in range(12, 19)

@@ -25,6 +25,7 @@ _GROUPS: Final = {
     "device_models": ("harness.bench.device_models",),
     "live_device": ("harness.bench.live_device", "harness.bench.live_safety"),
     "probes": ("harness.bench.probes",),
+    "sort_merge_join": ("harness.bench.sort_merge_join",),
     "reviewer": ("harness.bench.reviewer",),
 }
 

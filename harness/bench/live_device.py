@@ -100,7 +100,7 @@ def _agreement(project: Project) -> Iterator[Figure]:
     """The Grace join on emulated disk and flash, beside the same points in virtual time."""
     with open_session(project, "grace_hash_join", "emulated", _JOINS) as session:
         session.run()
-    table = agreement.compare(project, options=_JOINS)
+    table = agreement.compare(project, "grace_hash_join", _JOINS)
     for device, rows in table.groupby("device"):
         for phase in ("partition", "join"):
             yield Figure(

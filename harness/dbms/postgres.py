@@ -1,7 +1,7 @@
 """A private PostgreSQL server: its own data, an unprivileged user, a unix socket, no TCP port.
 
 It ends with the process that started it, whatever becomes of that process. If that is killed,
-`harness clean` deletes the folders.
+`harness clean` deletes the folders and the control group.
 """
 
 from __future__ import annotations
@@ -9,24 +9,31 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+from psycopg import sql
 
-from harness.errors import HarnessError, MissingTool, TargetError
+from harness.cgroups import Cgroup
+from harness.errors import HarnessError, MissingTool, ServerError, TargetError
 from harness.leases import Lease, open_lease
 from harness.programs import find_program
 
 _START_LIMIT_S: Final = 60
+_STOP_LIMIT_S: Final = 30
 _USER: Final = "harness"  # of the database
+_TEMP: Final = "flashlab_temp"
+_SUPPORTED: Final = range(12, 19)
+_VERSION: Final = re.compile(r"PostgreSQL\)? (\d+)")
 
 
 @dataclass(frozen=True)
@@ -34,13 +41,26 @@ class Server:
     """A running server.
 
     `version` is the server's, such as '15.18'. `folder` holds its data; `log` what it said.
+    `cgroup`: the control group that it and nothing else is in, if that was asked for.
     """
 
     version: str
     folder: Path
     socket: Path
     log: Path
-    pid: int
+    process: subprocess.Popen[bytes]
+    cgroup: Cgroup | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of its first process."""
+        return self.process.pid
+
+    @property
+    def number(self) -> int:
+        """The version as the server counts it: 150018 is 15.18."""
+        major, _, minor = self.version.partition(".")
+        return int(major) * 10_000 + int(re.match(r"\d*", minor)[0] or 0)  # type: ignore[index]
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         """A new connection to the database `postgres`; options as in psycopg.connect."""
@@ -48,63 +68,137 @@ class Server:
             host=str(self.socket), dbname="postgres", user=_USER, autocommit=True, **options
         )
 
+    def use_for_temp_files(self, folder: Path) -> None:
+        """From the next connection on, temporary files lie in a new folder below `folder`.
 
-def find_binaries() -> Path:
-    """The newest PostgreSQL's folder of server programs. Raises MissingTool."""
-    candidates = [
+        Raises ServerError.
+        """
+        place = folder / "postgres"
+        owner = self.folder.stat()
+        place.mkdir(mode=0o700)
+        os.chown(place, owner.st_uid, owner.st_gid)
+        name = sql.Identifier(_TEMP)
+        try:
+            with self.connect() as db:
+                path = sql.Literal(str(place))
+                db.execute(sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(name, path))
+                db.execute(f"ALTER DATABASE postgres SET temp_tablespaces = {_TEMP}")
+        except psycopg.Error as error:
+            raise ServerError(f"{place}: PostgreSQL cannot use it: {_first_line(error)}") from error
+
+    def is_running(self) -> bool:
+        """Whether its first process lives."""
+        return self.process.poll() is None
+
+    def end_now(self) -> None:
+        """Ends all of it at once: what its first process no longer can, when it was killed."""
+        if self.is_running():
+            self.process.send_signal(signal.SIGQUIT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=_STOP_LIMIT_S)
+        if self.cgroup is not None:
+            self.cgroup.end_processes()
+
+    def last_words(self) -> str:
+        """Why it ended, by its log: which process a signal ended, or the last line."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.is_file() else []
+        fatal = [line for line in lines if "was terminated by signal" in line or "PANIC:" in line]
+        return fatal[-1] if fatal else _last_line(self.log)
+
+
+def find_binaries(folders: Sequence[Path] | None = None) -> Path:
+    """The newest supported PostgreSQL's folder of server programs; of all of the system's folders.
+
+    Raises MissingTool if there is none, HarnessError if all are of another version.
+    """
+    candidates = _system_folders() if folders is None else folders
+    usable = [c for c in candidates if (c / "initdb").exists() and (c / "postgres").exists()]
+    if not usable:
+        raise MissingTool("PostgreSQL's server is not installed: apt-get install postgresql")
+    versions = {folder: _major_version(folder) for folder in dict.fromkeys(usable)}
+    supported = {f: v for f, v in versions.items() if v in _SUPPORTED}
+    if not supported:
+        found = ", ".join(f"{v or 'unknown'} in {f}" for f, v in versions.items())
+        raise HarnessError(
+            f"PostgreSQL {_SUPPORTED[0]} to {_SUPPORTED[-1]} are supported, found was {found}: "
+            "install one of them (apt-get install postgresql)"
+        )
+    return max(supported, key=lambda folder: supported[folder])
+
+
+def _system_folders() -> list[Path]:
+    return [
         *Path("/usr/lib/postgresql").glob("*/bin"),
         *Path("/usr").glob("pgsql-*/bin"),
         *(Path(p) for p in os.environ.get("PATH", "").split(os.pathsep) if p),
     ]
-    usable = [c for c in candidates if (c / "initdb").exists() and (c / "postgres").exists()]
-    if not usable:
-        raise MissingTool("PostgreSQL's server is not installed: apt-get install postgresql")
-    return max(usable, key=_major_version)
+
+
+def _major_version(binaries: Path) -> int:
+    """What the program says of itself; 0 if it says nothing."""
+    command = [str(binaries / "postgres"), "--version"]
+    try:
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_START_LIMIT_S
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = _VERSION.search(said)
+    return int(found[1]) if found else 0
 
 
 @contextmanager
-def run(parent: Path, settings: Mapping[str, str]) -> Iterator[Server]:
+def run(parent: Path, settings: Mapping[str, str], *, bounded: bool = False) -> Iterator[Server]:
     """A server with its data in a new folder below `parent`, stopped and deleted at the end.
 
-    `settings` are lines of postgresql.conf. Raises MissingTool, TargetError, or HarnessError with
-    what the server said last if it does not start.
+    `settings` are lines of postgresql.conf. `bounded`: it runs in a control group of its own,
+    without a limit as yet. Raises MissingTool, TargetError, or ServerError with what the server
+    said last if it does not start.
     """
     binaries = find_binaries()
     account = _account()
     with open_lease() as lease:
+        cgroup = lease.new_cgroup() if bounded else None
         folder = _private_folder(lease, parent, account)
         socket = _private_folder(lease, Path(tempfile.gettempdir()), account)  # a short path
         data = folder / "data"
         log = folder / "server.log"
         options = ["-U", _USER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         _call([str(binaries / "initdb"), "-D", str(data), *options], account)
-        process = _start(lease, binaries, data, socket, log, settings, account)
+        arguments = _arguments(data, socket, settings)
+        process = _start(lease, [str(binaries / "postgres"), *arguments], log, account, cgroup)
         try:
             version = _wait_until_ready(process, socket, log)
-            yield Server(version, folder, socket, log, process.pid)
+            yield Server(version, folder, socket, log, process, cgroup)
         finally:
             _stop(process)
 
 
+def _arguments(data: Path, socket: Path, settings: Mapping[str, str]) -> list[str]:
+    fixed = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(socket),
+        "fsync": "off",
+        "restart_after_crash": "off",  # a run that lost a process is no run
+    }
+    pairs = {**fixed, **settings}
+    return ["-D", str(data)] + [part for n, v in pairs.items() for part in ("-c", f"{n}={v}")]
+
+
 def _start(
     lease: Lease,
-    binaries: Path,
-    data: Path,
-    socket: Path,
+    server: Sequence[str],
     log: Path,
-    settings: Mapping[str, str],
     account: pwd.struct_passwd | None,
+    cgroup: Cgroup | None,
 ) -> subprocess.Popen[bytes]:
-    fixed = {"listen_addresses": "", "unix_socket_directories": str(socket), "fsync": "off"}
-    pairs = {**fixed, **settings}
-    arguments = [part for name, value in pairs.items() for part in ("-c", f"{name}={value}")]
-    server = [str(binaries / "postgres"), "-D", str(data), *arguments]
     # The kernel stops the server if we are killed before we can.
     command = [find_program("setpriv"), "--pdeathsig", "QUIT", *_as(account), "--", *server]
     with log.open("wb") as out:
         return lease.start(
             command,
             ending=signal.SIGQUIT,
+            cgroup=cgroup,
             stdout=out,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -116,7 +210,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path)
     deadline = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise HarnessError(f"PostgreSQL did not start: {_last_line(log)}")
+            raise ServerError(f"PostgreSQL did not start: {_last_line(log)}")
         with (
             contextlib.suppress(psycopg.OperationalError),
             psycopg.connect(
@@ -125,7 +219,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path)
         ):
             return str(connection.info.parameter_status("server_version")).split()[0]
         time.sleep(0.05)
-    raise HarnessError(f"PostgreSQL did not start in {_START_LIMIT_S} s: {_last_line(log)}")
+    raise ServerError(f"PostgreSQL did not start in {_START_LIMIT_S} s: {_last_line(log)}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -134,7 +228,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             return
         process.send_signal(last_word)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=30)
+            process.wait(timeout=_STOP_LIMIT_S)
 
 
 def _account() -> pwd.struct_passwd | None:
@@ -179,12 +273,10 @@ def _check_reachable(folder: Path) -> None:
             )
 
 
-def _major_version(binaries: Path) -> int:
-    parts = [part.removeprefix("pgsql-") for part in binaries.parts]
-    numbers = [int(part) for part in parts if part.isdigit()]
-    return max(numbers, default=0)
-
-
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
     return lines[-1] if lines else "it said nothing"
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

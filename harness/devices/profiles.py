@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
@@ -211,6 +211,45 @@ class HostParameters(_Parameters):
     complete_cpu: Time
     max_request: Size
     io_scheduler: Name
+    threads_per_core: Count | None = None
+    smt_gain: Ratio | None = None
+
+
+class Ports(_Parameters):
+    """What drives are attached to: no link is faster than the port, no queue deeper."""
+
+    port_rate: Rate
+    port_queue: Count
+
+
+class PageCache(_Parameters):
+    """The kernel's memory for files; see harness/core/host/page_cache.hpp.
+
+    `memory` is what is left for it when no client is at work, `client_memory` what a database's
+    client takes from that besides what it sorts in. `file_system_begin` is where on a disk the file
+    system lies, 0 outside and 1 inside.
+    """
+
+    memory: Size
+    client_memory: Size
+    read_ahead: Size
+    dirty_background: Ratio
+    dirty: Ratio
+    queue_limit: Count
+    allocation: Size
+    segment: Size
+    copy_cpu: Time
+    file_system_begin: Ratio
+
+
+class SortCpu(_Parameters):
+    """CPU time per tuple of a database's external sort and join, and where its tables come from."""
+
+    scan_cpu: Time
+    compare_cpu: Time
+    copy_tuple_cpu: Time
+    output_cpu: Time
+    table_rate: Rate
 
 
 class JoinCpu(_Parameters):
@@ -350,15 +389,35 @@ class SsdProfile(_Profile):
 
 
 class HostProfile(_Profile):
-    """A machine: cores, kernel costs, CPU time per record."""
+    """A machine: cores and kernel costs, and for each kind of software what it costs here."""
 
     kind: Literal["host"]
     parameters: HostParameters
-    join_cpu: JoinCpu
+    ports: Ports | None = None
+    join_cpu: JoinCpu | None = None
+    page_cache: PageCache | None = None
+    sort: SortCpu | None = None
 
     def to_core(self) -> _core.HostParameters:
         """The core's parameters."""
         return _core.HostParameters(**self.parameters.core_arguments())
+
+    @property
+    def sections(self) -> dict[str, _Parameters]:
+        """Every group of parameters that the profile has, by its key."""
+        groups = (
+            ("parameters", self.parameters),
+            ("ports", self.ports),
+            ("join_cpu", self.join_cpu),
+            ("page_cache", self.page_cache),
+            ("sort", self.sort),
+        )
+        return {key: group for key, group in groups if group is not None}
+
+    @property
+    def parameter_names(self) -> set[str]:
+        """Names of all its parameters: no two groups share one."""
+        return {name for group in self.sections.values() for name in type(group).model_fields}
 
 
 DeviceProfile = HddProfile | SsdProfile
@@ -378,6 +437,7 @@ def core_parameters(
     return profile.to_core(start_angle_ns=seed)
 
 
+_SECTIONS: Final = ("parameters", "ports", "join_cpu", "page_cache", "sort")
 _P = TypeVar("_P", bound=BaseModel)
 _D = TypeVar("_D", HddProfile, SsdProfile)
 
@@ -457,14 +517,14 @@ def _read(folder: Path, name: str, what: str) -> tuple[Path, dict[str, Any]]:
 
 def _override(path: Path, data: dict[str, Any], parameter: str, value: str) -> None:
     optional = SsdParameters.model_fields if data.get("kind") == "ssd" else {}
-    for section in ("parameters", "join_cpu"):
+    for section in _SECTIONS:
         table = data.get(section)
         if not isinstance(table, dict):
             continue
         if parameter in table or (section == "parameters" and parameter in optional):
             table[parameter] = {"value": yaml.safe_load(value), "prior": "set on the command line"}
             return
-    known = [*data.get("parameters", {}), *data.get("join_cpu", {})]
+    known = [name for section in _SECTIONS for name in data.get(section) or {}]
     raise UnknownName(f"parameter of profile {path.stem}", parameter, known)
 
 

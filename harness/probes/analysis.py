@@ -7,6 +7,7 @@ A request is in flight from its issue up to, and not including, its end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -90,6 +91,43 @@ def utilisation(trace: Path) -> pd.DataFrame:
                coalesce(sum(lasts) FILTER (WHERE depth > 0), 0) / sum(lasts) AS utilisation_ratio,
                sum(depth * lasts) / sum(lasts) AS mean_depth, max(depth)::BIGINT AS max_depth
         FROM levels
+        """,
+    )
+
+
+def within(trace: Path, spans: Sequence[tuple[int, int]]) -> pd.DataFrame:
+    """What the device did in each of some spans of time (boot time in ns, half-open; may overlap).
+
+    One row per span: begin_ns, end_ns, utilisation_ratio (the share of it in which something was in
+    flight), and of the requests that ended in it read_ios, write_ios, read_bytes, write_bytes.
+    """
+    rows = [_within(trace, begin, end) for begin, end in spans]
+    return pd.concat(rows, ignore_index=True)
+
+
+def _within(trace: Path, begin_ns: int, end_ns: int) -> pd.DataFrame:
+    begin, end = int(begin_ns), int(end_ns)
+    counts = ", ".join(
+        f"count(*) FILTER (WHERE op = '{op}') AS {op}_ios, "
+        f"coalesce(sum(sectors) FILTER (WHERE op = '{op}'), 0)::BIGINT * {SECTOR_BYTES} "
+        f"AS {op}_bytes"
+        for op in ("read", "write")
+    )
+    return _query(
+        trace,
+        f"""
+        WITH levels AS (
+            SELECT moment, sum(change) OVER (ORDER BY moment) AS depth,
+                   lead(moment) OVER (ORDER BY moment) AS until
+            FROM (SELECT moment, sum(change) AS change FROM steps GROUP BY moment)),
+        busy AS (
+            SELECT coalesce(sum(least(until, {end}) - greatest(moment, {begin})), 0) AS busy_ns
+            FROM levels WHERE depth > 0 AND until > {begin} AND moment < {end}),
+        ended AS (
+            SELECT {counts} FROM trace WHERE completed_ns >= {begin} AND completed_ns < {end})
+        SELECT {begin} AS begin_ns, {end} AS end_ns,
+               busy_ns / greatest({end - begin}, 1) AS utilisation_ratio, ended.*
+        FROM busy, ended
         """,
     )
 

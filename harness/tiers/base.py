@@ -28,6 +28,19 @@ class CpuCosts:
     match_ns: int = 0
 
 
+class Cancel(_core.Cancel):
+    """Raised by one thread, obeyed by long calls in others: the core's, and those that look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_set = False
+
+    def set(self) -> None:
+        """Raises it."""
+        self.is_set = True
+        super().set()
+
+
 class Device(Protocol):
     """A device under test, ready for the engine."""
 
@@ -56,6 +69,22 @@ class Device(Protocol):
         """The kernel's block requests since `begin`, after `counters`; None if not recorded."""
         ...
 
+    @property
+    def slowdown(self) -> int:
+        """How many times slower than the clock the device's time runs; software's does not."""
+        ...
+
+    def filesystem(
+        self, *, size_bytes: int = 0, dirty_bytes: int = 0
+    ) -> AbstractContextManager[Path]:
+        """An empty ext4 on the device, before `begin`: mounted for as long as the block runs.
+
+        `size_bytes` 0: as large as the device. `dirty_bytes`: how much that is not written yet the
+        kernel may hold of it, half of that before it begins to write in the background; 0: as much
+        as it likes. Yields the folder. Raises TargetError, and MissingTool without e2fsprogs.
+        """
+        ...
+
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Puts records (dtype tpch.CONTENT) on the device, before the clock starts."""
         ...
@@ -77,7 +106,7 @@ class Bench(Protocol):
 
     tier: str
     parallel: int
-    cancel: _core.Cancel
+    cancel: Cancel
 
     @property
     def devices(self) -> list[str]:

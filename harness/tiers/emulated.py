@@ -7,7 +7,7 @@ the simulated tier starts. A run whose replies left too late is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import _core
-from harness.devices import fingerprint, live
+from harness import _core, mounts
+from harness.devices import filesystems, fingerprint, live
 from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, load_device
-from harness.errors import InvalidRun, MissingTool, UnknownName
+from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
 from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
-from harness.tiers.base import CpuCosts
+from harness.tiers.base import Cancel, CpuCosts
 from harness.tiers.hardware import write_records
 
 _SEEDS_PER_REVOLUTION = 16
@@ -40,9 +40,34 @@ class EmulatedDevice:
         self._recorder = trace and Recorder(device.path, trace, device_counters=self._counted)
         self._stack = ExitStack()
         self.block_trace: Path | None = None
-        self._slowdown = int(device.stats()["slowdown"])
-        self.storage = _core.FileStorage(str(device.path), self._slowdown)
+        self.slowdown = int(device.stats()["slowdown"])
+        self._storage: _core.FileStorage | None = None
+        self._folder: Path | None = None
         device.set_speed("none")
+
+    @property
+    def storage(self) -> _core.FileStorage:
+        """The engine's way; opened when it is first used, as a file system wants it alone."""
+        if self._storage is None:
+            self._storage = _core.FileStorage(str(self._device.path), self.slowdown)
+        return self._storage
+
+    @contextmanager
+    def filesystem(self, *, size_bytes: int = 0, dirty_bytes: int = 0) -> Iterator[Path]:
+        """Made at once: to the drive it has been there since long ago.
+
+        Its journal is committed every 5 s of the device's time, as usual.
+        """
+        commit_s = filesystems.COMMIT_S * self.slowdown
+        with filesystems.ext4(
+            self._device.path, size_bytes, dirty_bytes=dirty_bytes, commit_s=commit_s
+        ) as folder:
+            self._folder = folder
+            try:
+                yield folder
+            finally:
+                self._device.set_speed("none")  # what is left to be written is nobody's any more
+                self._folder = None
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Writes the records, at once: to the drive they have been there since long ago."""
@@ -50,16 +75,28 @@ class EmulatedDevice:
 
     def begin(self) -> None:
         """From here on the drive takes its time."""
-        self.storage.sync()
+        self._sync()
         self._device.set_speed("real")
         self._device.reset()
         if self._recorder:
             self._stack.enter_context(self._recorder)
 
+    def abandon(self, error: BaseException) -> None:
+        """The run has failed: its trace need not be whole, and its own error is to be told."""
+        with suppress(HarnessError):
+            self._stack.__exit__(type(error), error, error.__traceback__)
+
     def close(self) -> None:
         """Ends what is still open."""
         self._stack.close()
-        self.storage.close()
+        if self._storage is not None:
+            self._storage.close()
+
+    def _sync(self) -> None:
+        if self._storage is not None:
+            self._storage.sync()
+        if self._folder is not None:
+            mounts.sync(self._folder)
 
     def _counted(self) -> dict[str, int]:
         return dict(self._device.stats()["device"])
@@ -70,6 +107,8 @@ class EmulatedDevice:
         Raises InvalidRun if replies left later than a valid run allows, and TraceIncomplete if the
         block trace has a gap.
         """
+        if self._folder is not None:
+            self._sync()  # or the journal would write while the trace ends
         self._stack.close()  # proves that the trace is complete
         if self._recorder and self._recorder.recording:
             self.block_trace = self._recorder.recording.path
@@ -107,7 +146,7 @@ class EmulatedBench:
         slowdown: int = 0,
         traces: Path | None = None,
     ) -> None:
-        self.cancel = _core.Cancel()
+        self.cancel = Cancel()
         self._profiles = profiles
         self._names = dict(devices)
         self._overrides = dict(overrides or {})
@@ -131,6 +170,12 @@ class EmulatedBench:
     def devices(self) -> list[str]:
         """The experiment's names for its devices."""
         return list(self._names)
+
+    def profile_name(self, device: str) -> str:
+        """The profile behind one of the experiment's names. Raises UnknownName."""
+        if device not in self._names:
+            raise UnknownName("device", device, self._names)
+        return self._names[device]
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """What the points write must fit into memory; the rest of a device is never touched.
@@ -165,6 +210,9 @@ class EmulatedBench:
             emulated = EmulatedDevice(made, self._trace_file() if trace else None)
             try:
                 yield emulated
+            except BaseException as error:
+                emulated.abandon(error)
+                raise
             finally:
                 emulated.close()
 

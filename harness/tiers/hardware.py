@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices import fingerprint, scratch
+from harness.devices import filesystems, fingerprint, scratch
 from harness.errors import BadParameter
-from harness.tiers.base import DATA_OFFSET_BYTES, CpuCosts
+from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
 from harness.workloads.tpch import RECORD_BYTES, expand
 
 DEVICE = "file"
@@ -39,8 +39,10 @@ class FileDevice:
     profile = None
     host = None
     block_trace = None
+    slowdown = 1
 
     def __init__(self, target: scratch.Scratch) -> None:
+        self._target = target
         self.storage = _core.FileStorage(str(target.path))
         self._placed: dict[int, NDArray[np.void]] = {}
 
@@ -52,6 +54,18 @@ class FileDevice:
         write_records(self.storage, offset_bytes, contents)
         self.storage.sync()
         self._placed[offset_bytes] = contents
+
+    @contextmanager
+    def filesystem(self, *, size_bytes: int = 0, dirty_bytes: int = 0) -> Iterator[Path]:
+        """Behind the header that marks the target as ours, on a loop device over it."""
+        self._placed = {}
+        with filesystems.ext4_in(
+            self._target.path,
+            DATA_OFFSET_BYTES,
+            size_bytes or self._target.size_bytes - DATA_OFFSET_BYTES,
+            dirty_bytes=dirty_bytes,
+        ) as folder:
+            yield folder
 
     def begin(self) -> None:
         """Whatever was placed is on the drive already."""
@@ -68,7 +82,7 @@ class HardwareBench:
     parallel = 1
 
     def __init__(self, target: Path) -> None:
-        self.cancel = _core.Cancel()
+        self.cancel = Cancel()
         self._target = target
         self._stack = ExitStack()
         self._device: FileDevice | None = None

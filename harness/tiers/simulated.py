@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -21,8 +22,8 @@ from harness.devices.profiles import (
     load_device,
     load_host,
 )
-from harness.errors import TargetError, UnknownName
-from harness.tiers.base import CpuCosts
+from harness.errors import BadParameter, TargetError, UnknownName
+from harness.tiers.base import Cancel, CpuCosts
 from harness.units import format_bytes
 from harness.workloads.tpch import CONTENT, RECORD_BYTES
 
@@ -33,11 +34,14 @@ class SimulatedDevice:
     """A modelled drive under a modelled host."""
 
     block_trace = None
+    slowdown = 1
 
     def __init__(
         self, storage: _core.VirtualStorage, profile: DeviceProfile, host: HostProfile
     ) -> None:
         costs = host.join_cpu
+        if costs is None:
+            raise BadParameter(f"host profile {host.title}: has no join_cpu, which a join needs")
         self.storage = storage
         self.profile = profile
         self.host = host
@@ -52,6 +56,16 @@ class SimulatedDevice:
         """Mounts the records without a copy."""
         self.storage.mount(offset_bytes, contents.view(np.uint8))
 
+    def filesystem(
+        self, *, size_bytes: int = 0, dirty_bytes: int = 0
+    ) -> AbstractContextManager[Path]:
+        """Virtual time has no kernel. Raises TargetError, always."""
+        del size_bytes, dirty_bytes
+        raise TargetError(
+            "a simulated device has no file system of the kernel's: use the tier emulated or "
+            "hardware"
+        )
+
     def begin(self) -> None:
         """Nothing has taken time so far."""
 
@@ -63,6 +77,15 @@ class SimulatedDevice:
             "device_requests": self.storage.device_requests,
             "device_utilisation_ratio": self.storage.device_busy_ns / now_ns,
         }
+
+
+@dataclass(frozen=True)
+class SimulatedMachine:
+    """Profiles of a drive and of the host above it; `device_core` is what the core makes of it."""
+
+    device: DeviceProfile
+    device_core: _core.HddParameters | _core.SsdParameters
+    host: HostProfile
 
 
 class SimulatedBench:
@@ -82,7 +105,7 @@ class SimulatedBench:
         overrides: Mapping[str, str] | None = None,
     ) -> None:
         self.parallel = max(os.cpu_count() or 1, 1)
-        self.cancel = _core.Cancel()
+        self.cancel = Cancel()
         self._pool = _core.ChunkPool()
         self._profiles = profiles
         self._names = dict(devices)
@@ -137,7 +160,26 @@ class SimulatedBench:
     ) -> Iterator[SimulatedDevice]:
         """A new drive, never used before. A disk's platters stand at an angle that `seed` sets."""
         del trace  # no kernel, no requests of it
+        machine = self.machine(device, overrides=overrides, seed=seed)
+        storage = _core.VirtualStorage(
+            machine.device_core,
+            machine.host.to_core(),
+            cell_bytes=RECORD_BYTES,
+            kept_bytes=CONTENT.itemsize,
+            pool=self._pool,
+        )
+        self._check_room(device, storage.capacity_bytes, needed_bytes)
+        yield SimulatedDevice(storage, machine.device, machine.host)
+
+    def machine(
+        self, device: str, *, overrides: Mapping[str, str], seed: int = 0
+    ) -> SimulatedMachine:
+        """A new drive and the host above it, for models of whole software.
+
+        Raises as `new_model`.
+        """
         profile, host = self._load(device, {**self._overrides, **overrides})
+        profile = _behind_port(profile, host)
         parameters: _core.HddParameters | _core.SsdParameters
         if isinstance(profile, HddProfile):
             revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
@@ -147,15 +189,7 @@ class SimulatedBench:
             )
         else:
             parameters = profile.to_core()
-        storage = _core.VirtualStorage(
-            parameters,
-            host.to_core(),
-            cell_bytes=RECORD_BYTES,
-            kept_bytes=CONTENT.itemsize,
-            pool=self._pool,
-        )
-        self._check_room(device, storage.capacity_bytes, needed_bytes)
-        yield SimulatedDevice(storage, profile, host)
+        return SimulatedMachine(profile, parameters, host)
 
     def new_model(
         self,
@@ -179,7 +213,7 @@ class SimulatedBench:
         if device not in self._names:
             raise UnknownName("device", device, self._names)
         host_profile = load_host(self._profiles, self._host_name)
-        known_to_host = {*_fields(host_profile.parameters), *_fields(host_profile.join_cpu)}
+        known_to_host = host_profile.parameter_names
         for_host = {k: v for k, v in overrides.items() if k in known_to_host}
         profile = load_device(self._profiles, self._names[device])
         for_device = {k: v for k, v in overrides.items() if k in _fields(profile.parameters)}
@@ -197,6 +231,22 @@ class SimulatedBench:
         others = (name for key, name in self._names.items() if key != device)
         profiles = (load_device(self._profiles, name) for name in others)
         return {field for profile in profiles for field in _fields(profile.parameters)}
+
+
+def _behind_port(profile: DeviceProfile, host: HostProfile) -> DeviceProfile:
+    """The drive, with a link and a queue that are no better than the host's port."""
+    if host.ports is None:
+        return profile
+    link, queue = profile.parameters.link_rate, profile.parameters.queue_depth
+    values = {
+        "link_rate": min(link.value, host.ports.port_rate.value),
+        "queue_depth": min(queue.value, host.ports.port_queue.value),
+    }
+    if isinstance(profile, HddProfile):
+        disk = profile.parameters.with_values(values)
+        return profile.model_copy(update={"parameters": disk})
+    flash = profile.parameters.with_values(values)
+    return profile.model_copy(update={"parameters": flash})
 
 
 def _fields(model: object) -> set[str]:

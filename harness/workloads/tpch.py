@@ -176,7 +176,7 @@ def _make(folder: Path, factor: float) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made:
-            _generate(Path(made), factor)
+            generate(Path(made), factor)
             digests = {table: _convert(Path(made), table) for table in _COLUMNS}
             manifest = {"format": _FORMAT, "scale_factor": factor, "sha256": digests}
             (Path(made) / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
@@ -198,7 +198,11 @@ def _put_in_place(made: Path, folder: Path) -> None:
     ready.rename(folder)
 
 
-def _generate(folder: Path, factor: float) -> None:
+def generate(folder: Path, factor: float) -> None:
+    """Orders and lineitem of a scale factor, as Parquet files in a folder.
+
+    Raises MissingTool or DataFolderError.
+    """
     tool = Path(sys.executable).with_name("tpchgen-cli")
     if not tool.is_file():
         raise MissingTool("tpchgen-cli is not in this environment: run `make env`")

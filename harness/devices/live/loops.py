@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from harness import writeback
 from harness.errors import TargetError
 
 CONTROL: Final = Path("/dev/loop-control")
@@ -122,6 +123,7 @@ def detach(file: Path, limit_s: float = _LIMIT_S) -> list[Path]:
             if loop is not None and _is_marked(loop, file):
                 if not may_discard(device):
                     limited.append(device)
+                writeback.lift((Path("/sys/block") / device.name / "dev").read_text().strip())
                 with contextlib.suppress(OSError):  # somebody else was quicker
                     fcntl.ioctl(loop, _CLR_FD)
     deadline = time.monotonic() + limit_s

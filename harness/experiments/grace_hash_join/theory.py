@@ -50,6 +50,7 @@ class Shape:
 def predict(shape: Shape, device: DeviceProfile, host: HostProfile) -> tuple[float, float]:
     """Partition and join time in seconds of a synchronous Grace join (one transfer at a time)."""
     cpu = host.join_cpu
+    assert cpu is not None  # the run itself refuses such a host
     everything = sum(shape.records)
     partition_cpu_s = everything * cpu.partition_cpu.value / 1e9
     join_cpu_s = (

@@ -1,4 +1,4 @@
-"""Simulated against emulated: the same points in virtual time and behind a real kernel.
+"""The Grace join, simulated against emulated.
 
 The emulated tier runs the real engine over a real block device whose times come from the device
 model; the simulated tier runs the same engine over the same model and a model of the host. What the
@@ -19,7 +19,6 @@ import yaml
 from harness import _core
 from harness.errors import BadParameter
 from harness.experiments.base import Results
-from harness.journal import write_atomically
 from harness.paths import Project
 from harness.runs import Options, open_session
 from harness.tiers.base import DATA_OFFSET_BYTES
@@ -32,11 +31,11 @@ from harness.workloads.tpch import (
     scale_factor,
 )
 
+_EXPERIMENT: Final = "grace_hash_join"
 _PHASES: Final = ("elapsed_s", "partition_s", "join_s")
 _RUNS: Final = 5
 _READ_BUFFER: Final = 16 << 20
 _UNIT: Final = 64 << 10
-_GOAL: Final = 0.1
 _ALIGN_BYTES: Final = 1 << 20
 _OPS: Final = ("read", "write")
 
@@ -80,9 +79,7 @@ def measured_host(project: Project, scale: str, slowdown: float) -> Path:
     return path
 
 
-def compare(
-    project: Project, experiment: str = "grace_hash_join", options: Options | None = None
-) -> pd.DataFrame:
+def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
     """One row per emulated point that has been run here: phases, I/O counts, latencies of both.
 
     Columns: the point's values; for each phase NAME_emulated, NAME_simulated (s) and NAME_ratio;
@@ -90,50 +87,24 @@ def compare(
     not equal); for traced points the median latency of reads and writes as the engine saw them.
     Raises BadParameter if nothing has been run.
     """
-    with open_session(project, experiment, "emulated", options) as session:
+    with open_session(project, _EXPERIMENT, "emulated", options) as session:
         emulated = session.results
         scale = str(session.parameters.model_dump()["scale"])
         values = session.parameters.model_dump(mode="json")
     if emulated.table.empty:
-        raise BadParameter(f"{experiment} has not been run here: make emulated")
+        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
     settings = {name: yaml.safe_dump(value) for name, value in values.items() if value}
     frames = []
     for slowdown, table in emulated.table.groupby("slowdown"):
         host = measured_host(project, scale, float(slowdown))
         same = Options(settings=settings, host=str(host))
-        with open_session(project, experiment, "simulated", same) as simulated:
+        with open_session(project, _EXPERIMENT, "simulated", same) as simulated:
             wanted = set(table.point)
             simulated.points = [p for p in simulated.points if p.id in wanted]
             frames.append(
                 _beside(Results("emulated", table, {}, emulated.trace_of), simulated.run())
             )
     return pd.concat(frames, ignore_index=True).sort_values(list(_VALUES), ignore_index=True)
-
-
-def publish(project: Project, experiment: str) -> pd.DataFrame:
-    """Compares, and writes the table beside the results."""
-    table = compare(project, experiment)
-    path = project.results / f"{experiment}.agreement.csv"
-    text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    write_atomically(path, text.encode())
-    return table
-
-
-def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Per device and phase: points, median ratio, smallest and largest, share within 10 %."""
-    rows = []
-    for device, group in table.groupby("device"):
-        for column in (c for c in table if c.endswith("_ratio")):
-            ratio = group[column].dropna()
-            within = float((ratio - 1.0).abs().le(_GOAL).mean())
-            what = column.removesuffix("_ratio")
-            rows.append((device, what, len(ratio), ratio.median(), *_ends(ratio), within))
-    names = ["device", "what", "points", "median", "lowest", "highest", "within_goal_ratio"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def _ends(ratio: pd.Series) -> tuple[float, float]:
-    return float(ratio.min()), float(ratio.max())
 
 
 def _beside(emulated: Results, simulated: Results) -> pd.DataFrame:

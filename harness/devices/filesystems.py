@@ -1,0 +1,139 @@
+"""File systems on a device under test: made, mounted, unmounted; nothing writes to them later.
+
+mke2fs is told all that its version, its configuration, the clock or chance would otherwise decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness import leases, mounts, writeback
+from harness.errors import DiskFull, HarnessError, TargetError
+from harness.leases import Lease
+from harness.programs import find_program
+
+COMMIT_S: Final = 5
+"""How often ext4 commits its journal, if it is not told otherwise."""
+
+_BLOCK_BYTES: Final = 4096
+_LEAST_BYTES: Final = 16 << 20
+_MOST_JOURNAL_BYTES: Final = 64 << 20
+_INODES: Final = 4096
+_IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000001"
+_FEATURES: Final = (
+    "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
+    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
+)
+_EXTENDED: Final = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_IDENTITY}"
+_OPTIONS: Final = "noatime,nodev,nosuid,noinit_itable,nodiscard"
+
+
+@contextlib.contextmanager
+def ext4(
+    device: Path, size_bytes: int = 0, *, dirty_bytes: int = 0, commit_s: int = COMMIT_S
+) -> Iterator[Path]:
+    """A new ext4 on a block device, mounted at a folder of ours while the block runs.
+
+    `size_bytes` 0: as large as the device. `dirty_bytes`: see writeback.limited. Root only.
+    Raises MissingTool, DiskFull, TargetError.
+    """
+    _make(device, size_bytes, offset_bytes=0)
+    with (
+        _mounted(device, [f"commit={commit_s}"]) as folder,
+        writeback.limited(mounts.number_of(folder), dirty_bytes),
+    ):
+        yield folder
+
+
+@contextlib.contextmanager
+def ext4_in(
+    target: Path, offset_bytes: int, size_bytes: int, *, dirty_bytes: int = 0
+) -> Iterator[Path]:
+    """A new ext4 in a part of a file or device, mounted through a loop device while the block runs.
+
+    The loop device goes with the mount, and reads and writes past the page cache of what is below.
+    Raises as `ext4`.
+    """
+    _make(target, size_bytes, offset_bytes=offset_bytes)
+    options = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}"]
+    with _mounted(target, options) as folder:
+        number = mounts.number_of(folder)
+        loop = Path("/dev") / Path(f"/sys/dev/block/{number}").resolve().name
+        _run("losetup", "--direct-io=on", str(loop))
+        with writeback.limited(number, dirty_bytes):
+            yield folder
+
+
+def _make(target: Path, size_bytes: int, *, offset_bytes: int) -> None:
+    """Writes an empty file system. mke2fs takes sizes in KiB if they end in k."""
+    whole = size_bytes or _size_of(target) - offset_bytes
+    if whole < _LEAST_BYTES:
+        raise TargetError(
+            f"{target}: {whole} B are too few for a file system: at least {_LEAST_BYTES} B"
+        )
+    journal_mib = min(max(whole // 16, 4 << 20), _MOST_JOURNAL_BYTES) >> 20
+    arguments = [
+        *("-t", "ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", "-N", str(_INODES)),
+        *("-I", "256", "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
+        *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
+        *(str(target), f"{whole // _BLOCK_BYTES * _BLOCK_BYTES // 1024}k"),
+    ]
+    # Its own answer to what is not said here, and a time that is always the same.
+    fixed = {"MKE2FS_CONFIG": os.devnull, "E2FSPROGS_FAKE_TIME": "1", "SOURCE_DATE_EPOCH": "1"}
+    _run("mke2fs", *arguments, env=fixed)
+
+
+@contextlib.contextmanager
+def _mounted(source: Path, options: Sequence[str]) -> Iterator[Path]:
+    with leases.open_lease() as lease:
+        folder = _mount_point(lease)
+        _run("mount", "-t", "ext4", "-o", ",".join([_OPTIONS, *options]), str(source), str(folder))
+        try:
+            yield folder
+        finally:
+            _unmount(folder)
+
+
+def _mount_point(lease: Lease) -> Path:
+    """A folder in one of ours, since what is mounted over a folder hides that it is ours.
+
+    Others may pass: a server's user has to come to its files.
+    """
+    outer = lease.new_folder(Path(tempfile.gettempdir()), "flashlab-fs-")
+    outer.chmod(0o711)
+    inner = outer / "mounted"
+    lease.note_mount(inner)
+    inner.mkdir(mode=0o755)
+    return inner
+
+
+def _unmount(folder: Path) -> None:
+    for mount in mounts.table()[::-1]:
+        if mount.point == folder:
+            mounts.unmount(mount)
+
+
+def _size_of(target: Path) -> int:
+    with target.open("rb") as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def _run(program: str, *arguments: str, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        [find_program(program), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **(env or {})},
+    )
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())
+        kind: type[HarnessError] = DiskFull if "No space left" in said else TargetError
+        raise kind(f"{program} {arguments[-1]}: {said or 'failed'}")

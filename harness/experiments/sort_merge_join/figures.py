@@ -1,0 +1,284 @@
+"""The figures: the paper's, beside its numbers, and what its tables say that its text does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from harness import plots
+from harness.experiments.base import Results
+from harness.experiments.sort_merge_join import published
+from harness.experiments.sort_merge_join.grid import BASE
+from harness.paths import find_project
+from harness.units import format_bytes
+
+_NAMES: Final = {"hdd": "HDD", "ssd": "SSD", "file": "file"}
+_WORK_MEM: Final = "nominal_work_mem_bytes"
+_SHADES: Final = (1.0, 0.75, 0.5, 0.3)
+"""Of a device's colour, by work_mem from the smallest."""
+
+_PLANS: Final = ("balanced",)
+"""Variants that differ in the merge plan only."""
+
+
+def draw(results: Results) -> dict[str, Figure]:
+    """All figures that the results at hand can fill."""
+    table = results.table
+    base = table[table.variant == BASE]
+    paper = published.cells(find_project().published)
+    if results.tier != "simulated":
+        paper = paper.iloc[:0]  # another size of tables: nothing to be laid beside
+    makers: dict[str, Callable[[], Figure | None]] = {
+        "execution_time": lambda: _execution_time(base, paper),
+        "against_paper": lambda: _against_paper(base, paper),
+        "sort_and_join": lambda: _sort_and_join(base),
+        "gap": lambda: _gap(base, paper),
+        "utilisation": lambda: _utilisation(base, paper),
+        "merge_plans": lambda: _merge_plans(table),
+        "sorts_for_ssd": lambda: _variants(table),
+    }
+    drawn = {}
+    with plots.theme():
+        for name, make in makers.items():
+            if (figure := make()) is not None:
+                drawn[name] = plots.stamp(figure, results.tier, results.notes.get(name, ()))
+    return drawn
+
+
+def _devices(table: pd.DataFrame) -> list[str]:
+    return sorted(table.device.unique())
+
+
+def _work_mems(table: pd.DataFrame) -> list[int]:
+    return sorted(int(size) for size in table[_WORK_MEM].unique())
+
+
+def _clients_axis(axes: Axes, clients: list[int]) -> None:
+    axes.set_xticks(clients)
+    axes.set_xlabel("clients")
+
+
+def _clients(count: int) -> str:
+    return f"{count} client{'s' if count > 1 else ''}"
+
+
+def _variant_label(name: str) -> str:
+    return name.removeprefix("ssd_").replace("_", " ")
+
+
+def _log_axis(axis: Axis, set_scale: Callable[[str], None]) -> None:
+    """Ticks at 1, 2 and 5 of every decade, as plain numbers."""
+    set_scale("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(plots.PLAIN)
+    axis.set_minor_formatter(plots.NOTHING)
+
+
+def _execution_time(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
+    """A panel per device: a line per work_mem, crosses where the paper's number is on file."""
+    devices = _devices(base)
+    figure, axes = plots.new(len(devices), squeeze=False, sharey=True)
+    for ax, device in zip(axes[0], devices, strict=True):
+        mine = base[base.device == device]
+        for shade, size in zip(_SHADES, _work_mems(mine), strict=False):
+            rows = mine[mine[_WORK_MEM] == size]
+            colour = plots.COLOURS[device]
+            plots.with_spread(
+                ax, rows, "clients", "elapsed_s", format_bytes(size), colour, alpha=shade
+            )
+            there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
+            ax.plot(there.clients, there.elapsed_s, "x", color="black", markersize=7, zorder=3)
+        _log_axis(ax.yaxis, ax.set_yscale)
+        ax.set_title(_NAMES[device])
+        _clients_axis(ax, sorted(mine.clients.unique()))
+        if not paper.empty:
+            ax.plot([], [], "x", color="black", label="paper")
+        ax.legend(fontsize="x-small", title="work_mem", title_fontsize="x-small", loc="upper left")
+    axes[0][0].set_ylim(top=2 * base.elapsed_s.max())
+    axes[0][0].set_ylabel("execution time (s)")
+    figure.suptitle("Execution time (the paper's figure 1, tables 3 and 4)", fontsize="medium")
+    return figure
+
+
+def _against_paper(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
+    """Ours over the paper's, cell by cell; a cell that the fit has seen is filled."""
+    if paper.empty:
+        return None
+    project = find_project()
+    both = published.beside(base, project.published, published.calibration(project.params))
+    known = both[both.elapsed_s_paper.notna()]
+    if known.empty:
+        return None
+    figure, axes = plots.new(3, squeeze=False, sharey=True)
+    titles = {"elapsed_s": "total", "sort_s": "sort", "join_s": "join"}
+    for ax, (name, title) in zip(axes[0], titles.items(), strict=True):
+        for device in _devices(known):
+            for fitted in (True, False):
+                rows = known[(known.device == device) & (known.fitted == fitted)]
+                colour = plots.COLOURS[device]
+                ax.scatter(
+                    rows[f"{name}_paper"],
+                    rows[name] / rows[f"{name}_paper"],
+                    facecolors=colour if fitted else "none",
+                    edgecolors=colour,
+                    s=26,
+                    label=f"{_NAMES[device]}, {'fitted' if fitted else 'held out'}",
+                )
+        held_out = known[~known.fitted][f"{name}_error"].abs().median()
+        ax.axhline(1.0, color="0.4", linewidth=1)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0])
+        ax.yaxis.set_major_formatter(plots.PLAIN)
+        ax.yaxis.set_minor_formatter(plots.NOTHING)
+        ax.set_ylim(0.45, 2.2)
+        ax.set_xlabel("paper (s)")
+        ax.set_title(f"{title}: held out, median error {held_out:.0%}", fontsize="small")
+    axes[0][0].set_ylabel("simulated / paper")
+    axes[0][0].legend(fontsize="x-small")
+    return figure
+
+
+def _sort_and_join(base: pd.DataFrame) -> Figure:
+    """Where the time goes, by work_mem, with the most clients."""
+    most = base[base.clients == base.clients.max()]
+    devices = _devices(most)
+    figure, axes = plots.new(len(devices), squeeze=False)
+    for ax, device in zip(axes[0], devices, strict=True):
+        means = most[most.device == device].groupby(_WORK_MEM)[["sort_s", "join_s"]].mean()
+        labels = [format_bytes(size) for size in means.index]
+        colour = plots.COLOURS[device]
+        ax.bar(labels, means.sort_s, color="0.6", label="sort")
+        ax.bar(labels, means.join_s, bottom=means.sort_s, color=colour, label="join")
+        ax.set_title(f"{_NAMES[device]}, {base.clients.max()} clients")
+        ax.set_xlabel("work_mem")
+        ax.legend(fontsize="small")
+    axes[0][0].set_ylabel("time (s)")
+    return figure
+
+
+def _gap(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
+    """Of what the HDD takes longer than the SSD: how much is the sort's."""
+    if set(_devices(base)) != {"hdd", "ssd"}:
+        return None
+    least = min(_work_mems(base))
+    ours = _sort_share(base[base[_WORK_MEM] == least])
+    figure, axes = plots.new()
+    axes.plot(ours.index, ours, marker="o", color="0.2", label="here")
+    theirs = _sort_share(paper[paper.work_mem_mb == least >> 20])
+    if not theirs.empty:
+        axes.plot(theirs.index, theirs, "x", color="black", markersize=8, label="paper's tables")
+    axes.set_ylim(0, 1.05)
+    axes.yaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
+    axes.set_ylabel("sort's share of the gap")
+    axes.set_title(
+        f"HDD time less SSD time, work_mem {format_bytes(least)}: what the sort makes up"
+    )
+    axes.legend(fontsize="small")
+    _clients_axis(axes, sorted(base.clients.unique()))
+    return figure
+
+
+def _sort_share(table: pd.DataFrame) -> pd.Series:
+    means = table.groupby(["clients", "device"])[["sort_s", "elapsed_s"]].mean().unstack()
+    if means.empty:
+        return pd.Series(dtype=float)
+    gap = means.xs("hdd", axis=1, level=1) - means.xs("ssd", axis=1, level=1)
+    return gap.sort_s / gap.elapsed_s
+
+
+def _utilisation(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
+    """Of the device while the clients join."""
+    if "join_utilisation_ratio" not in base or base.join_utilisation_ratio.isna().all():
+        return None
+    devices = _devices(base)
+    figure, axes = plots.new(len(devices), squeeze=False, sharey=True)
+    for ax, device in zip(axes[0], devices, strict=True):
+        mine = base[base.device == device]
+        sizes = _work_mems(mine)
+        for shade, marker, size in zip(_SHADES, "ovs^", sizes, strict=False):
+            rows = mine[mine[_WORK_MEM] == size].groupby("clients").join_utilisation_ratio.mean()
+            colour = plots.COLOURS[device]
+            label = format_bytes(size)
+            ax.plot(rows.index, rows * 100, marker=marker, color=colour, alpha=shade, label=label)
+            there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
+            ax.plot(
+                there.clients,
+                there.join_utilisation_percent,
+                linestyle="",
+                marker=marker,
+                markerfacecolor="none",
+                color="black",
+            )
+        ax.set_ylim(0, 105)
+        ax.set_title(f"{_NAMES[device]} (black: the paper's tables 7 and 8)", fontsize="small")
+        ax.legend(fontsize="small", title="work_mem", title_fontsize="small")
+        _clients_axis(ax, sorted(mine.clients.unique()))
+    axes[0][0].set_ylabel("utilisation during the join (%)")
+    return figure
+
+
+def _merge_plans(table: pd.DataFrame) -> Figure | None:
+    """What the merges read, and what that costs: polyphase beside balanced."""
+    plans = table[table.variant.isin(_PLANS)]
+    if plans.empty:
+        return None
+    keys = ["device", "clients", _WORK_MEM]
+    both = plans.merge(table[table.variant == BASE], on=keys, suffixes=("_other", ""))
+    both = both.sort_values(["clients", _WORK_MEM])
+    figure, axes = plots.new(2, squeeze=False)
+    panels = (("merged_bytes", "read by merges before the last"), ("sort_s", "sort time"))
+    for ax, (name, title) in zip(axes[0], panels, strict=True):
+        for offset, device in zip((-0.2, 0.2), _devices(both), strict=False):
+            rows = both[both.device == device]
+            places = np.arange(len(rows)) + offset
+            ratio = rows[f"{name}_other"] / rows[name]
+            ax.bar(places, ratio, width=0.38, color=plots.COLOURS[device], label=_NAMES[device])
+            labels = [
+                f"{c}\n{format_bytes(m)}"
+                for c, m in zip(rows.clients, rows[_WORK_MEM], strict=True)
+            ]
+            ax.set_xticks(np.arange(len(rows)), labels, fontsize="small")
+        ax.axhline(1.0, color="0.3", linewidth=1)
+        ax.set_title(title)
+        ax.set_xlabel("clients, work_mem")
+    axes[0][0].set_ylabel("balanced / polyphase")
+    axes[0][1].legend(fontsize="small")
+    return figure
+
+
+def _variants(table: pd.DataFrame) -> Figure | None:
+    """Sorts made for flash: total time over PostgreSQL's, per device and number of clients."""
+    names = [n for n in table.variant.unique() if str(n).startswith("ssd_")]
+    if not names:
+        return None
+    keys = ["device", "clients", _WORK_MEM]
+    chosen = table[table.variant.isin(names)]
+    both = chosen.merge(table[table.variant == BASE], on=keys, suffixes=("_other", ""))
+    both["ratio"] = (both.sort_s_other + both.join_s_other) / both.elapsed_s
+    panels = sorted({(c, m) for c, m in zip(both.clients, both[_WORK_MEM], strict=True)})
+    figure, axes = plots.new(len(panels), squeeze=False, sharex=True, sharey=True)
+    for ax, (clients, size) in zip(axes[0], panels, strict=True):
+        rows = both[(both.clients == clients) & (both[_WORK_MEM] == size)]
+        for offset, device in zip((-0.15, 0.15), _devices(rows), strict=False):
+            mine = rows[rows.device == device].set_index("variant_other").reindex(names)
+            places = np.arange(len(names)) + offset
+            colour = plots.COLOURS[device]
+            ax.hlines(places, 1.0, mine.ratio, color=colour, linewidth=2)
+            ax.plot(mine.ratio, places, "o", color=colour, label=_NAMES[device])
+        ax.set_yticks(np.arange(len(names)), [_variant_label(name) for name in names])
+        ax.axvline(1.0, color="0.3", linewidth=1)
+        _log_axis(ax.xaxis, ax.set_xscale)
+        ax.set_title(f"{_clients(clients)}, {format_bytes(size)}", fontsize="small")
+    axes[0][0].invert_yaxis()
+    for ax in axes[0]:
+        ax.set_xlabel("time / PostgreSQL's", fontsize="small")
+    axes[0][-1].legend(fontsize="x-small")
+    return figure

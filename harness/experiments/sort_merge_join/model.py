@@ -1,0 +1,207 @@
+"""The run of one point in virtual time: PostgreSQL's sorts over the modelled kernel and drive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harness import _core
+from harness.devices.profiles import HddProfile, HostProfile
+from harness.errors import BadParameter
+from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.sort_merge_join import postgres_sort
+from harness.experiments.sort_merge_join.grid import Parameters, Tables, Variant
+from harness.experiments.sort_merge_join.postgres_sort import Relation
+from harness.tiers.simulated import SimulatedBench, SimulatedMachine
+from harness.units import parse_bytes
+
+_PAGE_BYTES: Final = 8192
+_PAGE_HEADER_BYTES: Final = 24
+_TUPLE_BYTES: Final = 24 + 4
+"""Of a row in the heap: its header, and its entry in the page."""
+
+_SECTOR_BYTES: Final = 512
+_NO_VARIANT: Final = Variant(why="")
+
+
+@dataclass(frozen=True)
+class Query:
+    """What each client runs: its tables in the order in which they are sorted, and the rules."""
+
+    version: str
+    relations: Sequence[Relation]
+    work_mem_bytes: int
+    variant: Variant = field(default_factory=lambda: _NO_VARIANT)
+
+
+def relations(tables: Tables, size_ratio: float) -> list[Relation]:
+    """The small and the large table at a fraction of the paper's size."""
+    return [
+        _relation(tables, parse_bytes(size), size_ratio) for size in (tables.small, tables.large)
+    ]
+
+
+def _relation(tables: Tables, heap_bytes: int, size_ratio: float) -> Relation:
+    per_page = int((_PAGE_BYTES - _PAGE_HEADER_BYTES) / (tables.data_width_bytes + _TUPLE_BYTES))
+    pages = max(int(heap_bytes * size_ratio / _PAGE_BYTES), 1)
+    return Relation(
+        rows=pages * per_page,
+        heap_bytes=pages * _PAGE_BYTES,
+        data_width_bytes=tables.data_width_bytes,
+        wide_ratio=tables.wide_ratio,
+    )
+
+
+def run_point(
+    point: Point,
+    parameters: Parameters,
+    bench: SimulatedBench,
+    overrides: Mapping[str, str] | None = None,
+) -> Measurement:
+    """See SortMergeJoin.run_point. `overrides`: profile parameters, below the variant's."""
+    v = point.values
+    if parameters.tables is None:
+        raise BadParameter("sort_merge_join: the simulated tier needs `tables`")
+    variant = parameters.variants.get(str(v["variant"]), _NO_VARIANT)
+    machine = bench.machine(
+        str(v["device"]),
+        overrides={**(overrides or {}), **variant.overrides},
+        seed=int(v["repetition"]),
+    )
+    query = Query(
+        version=variant.version or parameters.version,
+        relations=relations(parameters.tables, float(v["size_ratio_to_paper"])),
+        work_mem_bytes=int(v["work_mem_bytes"]),
+        variant=variant,
+    )
+    result = simulate(machine, query, v, bench.cancel)
+    return Measurement(metrics(result))
+
+
+def simulate(
+    machine: SimulatedMachine,
+    query: Query,
+    v: Mapping[str, Scalar],
+    cancel: _core.Cancel,
+    page_cache_bytes: int = 0,
+) -> dict[str, Any]:
+    """`_core.run_sort_merge_joins` of that many clients on that machine.
+
+    `v` has clients, size_ratio_to_paper (memory shrinks with the tables) and repetition. The page
+    cache is what the host profile says, less what the clients take, unless it is given. Raises
+    BadParameter if the host profile does not say what a sort costs, or memory is used up.
+    """
+    host = machine.host
+    if host.page_cache is None or host.sort is None:
+        raise BadParameter(f"host profile {host.title}: needs page_cache and sort for this study")
+    rules = postgres_sort.rules(query.version)
+    sort, variant = host.sort, query.variant
+    spec = _core.SortMergeJoinSpec(
+        tables=[rules.table(relation, query.work_mem_bytes) for relation in query.relations],
+        merge=variant.merge or rules.merge,
+        merge_order=variant.merge_order or rules.merge_order(query.work_mem_bytes),
+        burst=rules.burst,
+        refill=rules.refill,
+        payload_bytes=rules.payload_bytes,
+        reserve_block=rules.reserve_block,
+        scan_cpu_ns=sort.scan_cpu.value,
+        compare_cpu_ns=sort.compare_cpu.value,
+        copy_cpu_ns=sort.copy_tuple_cpu.value,
+        join_cpu_ns=sort.output_cpu.value,
+        table_rate_bytes_per_s=sort.table_rate.value,
+        ahead=variant.ahead,
+        piece_blocks=variant.piece_blocks,
+        seed=int(v["repetition"]),
+    )
+    cache = _page_cache(machine, page_cache_bytes or _left_bytes(machine, query, v))
+    return _core.run_sort_merge_joins(
+        machine.device_core, host.to_core(), cache, spec, int(v["clients"]), cancel
+    )
+
+
+def _left_bytes(machine: SimulatedMachine, query: Query, v: Mapping[str, Scalar]) -> int:
+    """What the clients leave of the memory for files."""
+    cache = machine.host.page_cache
+    assert cache is not None
+    size_ratio = float(v["size_ratio_to_paper"])
+    # Each sort keeps its memory until the join has ended.
+    sorts_bytes = len(query.relations) * query.work_mem_bytes
+    each_bytes = sorts_bytes + int(cache.client_memory.value * size_ratio)
+    left_bytes = int(cache.memory.value * size_ratio) - int(v["clients"]) * each_bytes
+    if left_bytes < 64 * _PAGE_BYTES:
+        raise BadParameter(f"{v['clients']} clients leave no memory for the page cache")
+    return left_bytes
+
+
+def _page_cache(machine: SimulatedMachine, memory_bytes: int) -> _core.PageCacheParameters:
+    cache = machine.host.page_cache
+    assert cache is not None
+    begin_bytes = 0
+    if isinstance(machine.device, HddProfile):
+        capacity_bytes = machine.device.parameters.capacity.value
+        sectors = int(capacity_bytes * cache.file_system_begin.value) // _SECTOR_BYTES
+        begin_bytes = sectors * _SECTOR_BYTES
+    return _core.PageCacheParameters(
+        memory_bytes=memory_bytes,
+        block_bytes=postgres_sort.BLOCK_BYTES,
+        read_ahead_bytes=cache.read_ahead.value,
+        dirty_background_ratio=cache.dirty_background.value,
+        dirty_ratio=cache.dirty.value,
+        queue_limit=cache.queue_limit.value,
+        allocation_bytes=cache.allocation.value,
+        segment_bytes=cache.segment.value,
+        copy_cpu_ns=cache.copy_cpu.value,
+        begin_bytes=begin_bytes,
+    )
+
+
+def metrics(result: Mapping[str, Any]) -> dict[str, int | float]:
+    """The flat record of one run; names and meanings as on the tiers with a real server."""
+    clients = result["clients"]
+
+    def mean(values: Sequence[float]) -> float:
+        return float(sum(values)) / len(values)
+
+    def total_bytes(name: str) -> int:
+        return int(sum(c[name] for c in clients)) * postgres_sort.BLOCK_BYTES
+
+    elapsed_s = [c["ended_ns"] / 1e9 for c in clients]
+    cache = result["cache"]
+    return {
+        "elapsed_s": mean(elapsed_s),
+        "elapsed_min_s": min(elapsed_s),
+        "elapsed_max_s": max(elapsed_s),
+        "sort_s": mean([c["sorted_ns"] / 1e9 for c in clients]),
+        "join_s": mean([(c["ended_ns"] - c["sorted_ns"]) / 1e9 for c in clients]),
+        "sort_utilisation_ratio": mean([c["busy_sorted_ns"] / c["sorted_ns"] for c in clients]),
+        "join_utilisation_ratio": mean(
+            [
+                (c["busy_ended_ns"] - c["busy_sorted_ns"]) / (c["ended_ns"] - c["sorted_ns"])
+                for c in clients
+            ]
+        ),
+        "runs": clients[0]["runs"],
+        "merges": clients[0]["merges"],
+        "merged_bytes": sum(c["merged_bytes"] for c in clients),
+        "temp_read_bytes": total_bytes("temp_blocks_read"),
+        "temp_written_bytes": total_bytes("temp_blocks_written"),
+        "temp_file_bytes": total_bytes("temp_file_blocks"),
+        "read_wait_s": cache["read_wait_ns"] / 1e9 / len(clients),
+        "write_wait_s": cache["write_wait_ns"] / 1e9 / len(clients),
+        "device_requests": result["device_requests"],
+        **{f"device_{name}": value for name, value in result["device"].items()},
+    }
+
+
+def host_cpu_s(host: HostProfile, query: Query) -> float:
+    """CPU time in seconds of one client that never waits: what is left of a run besides waiting.
+
+    Counted by hand from the plan, without the simulator: run formation and the last merge of every
+    table, and the join's output; merges in between are not in it. Raises BadParameter.
+    """
+    if host.sort is None:
+        raise BadParameter(f"host profile {host.title}: has no sort")
+    sort = host.sort
+    per_row = sort.scan_cpu.value + 2 * sort.copy_tuple_cpu.value + sort.output_cpu.value
+    return sum(r.rows for r in query.relations) * per_row / 1e9

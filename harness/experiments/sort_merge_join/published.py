@@ -1,0 +1,54 @@
+"""The paper's tables 3 to 8, as far as they are on file, and our numbers beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+import yaml
+
+from harness.experiments.sort_merge_join.grid import BASE, Calibration
+from harness.units import parse_bytes
+
+TIMES: Final = ("elapsed_s", "sort_s", "join_s")
+_KEY: Final = ["device", "clients", "work_mem_mb"]
+
+
+def cells(published: Path) -> pd.DataFrame:
+    """One row per published cell: device, clients, work_mem_mb, then what the tables say.
+
+    elapsed_s, sort_s, join_s in seconds, join_utilisation_percent. `published` is the folder
+    data/published.
+    """
+    return pd.read_csv(published / "sort_merge_join.csv")
+
+
+def calibration(params: Path) -> Calibration:
+    """Which cells the fit may see, as params.yaml (at that path) declares it."""
+    everything = yaml.safe_load(params.read_text(encoding="utf-8"))
+    simulated = everything["sort_merge_join"]["simulated"]["parameters"]
+    return Calibration.model_validate(simulated.get("calibration", {}))
+
+
+def beside(table: pd.DataFrame, published: Path, seen: Calibration) -> pd.DataFrame:
+    """Our cells with the paper's beside them, where they are on file.
+
+    `table` has one row per point. For each time NAME there are NAME, NAME_paper and NAME_error
+    (ours over the paper's, less 1); `fitted` says whether the fit has `seen` the cell.
+    """
+    ours = table[table.variant == BASE].assign(
+        work_mem_mb=lambda t: t.nominal_work_mem_bytes // (1 << 20)
+    )
+    wanted = [*TIMES, "sort_utilisation_ratio", "join_utilisation_ratio"]
+    ours = ours.groupby(_KEY, as_index=False)[wanted].mean()
+    both = ours.merge(cells(published), on=_KEY, how="left", suffixes=("", "_paper"))
+    for name in TIMES:
+        both[f"{name}_error"] = both[name] / both[f"{name}_paper"] - 1.0
+    sizes = {parse_bytes(size) >> 20 for size in seen.work_mems}
+    both["fitted"] = (
+        both.clients.isin(seen.clients)
+        & both.work_mem_mb.isin(sizes)
+        & both.elapsed_s_paper.notna()
+    )
+    return both

@@ -1,0 +1,346 @@
+"""The run of one point on a real kernel: a private PostgreSQL, its temp files on the device.
+
+The database lies on the host's own disk, next to the raw data. The server and the page cache that
+it fills are bounded by a control group, as the paper's machine bounds them by its 4 GB; what the
+kernel may hold unwritten of the device under test is bounded in the same proportion as there (20 %,
+writing in the background from 10 %).
+
+What a server needs for itself does not shrink with the tables (about 10 MB, and for each client
+1.6 MB and two times work_mem), so in a scaled-down run it would leave next to nothing of a limit
+that is scaled down, too. There `page_cache_bytes` is the parameter to set: the group's limit then
+follows what the server has for itself, and the page cache is what it was asked to be.
+
+Times are the device's: on the emulated tier the clock's, divided by the slowdown. Software is not
+slowed down, so to the device the processor is that many times faster.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from harness.cgroups import Cgroup
+from harness.dbms import postgres
+from harness.dbms.postgres import Server
+from harness.errors import DataCorrupted, ServerError
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.sort_merge_join import clients
+from harness.experiments.sort_merge_join.clients import ClientRun
+from harness.probes import analysis
+from harness.tiers.base import Bench, Device
+from harness.workloads import tpch_tables
+from harness.workloads.tpch_tables import LARGE, SMALL, TABLES, Table, TableFiles
+
+_DIRTY_RATIO: Final = 0.2
+_SHARED_BUFFERS_RATIO: Final = 1 / 32
+"""128 MB of the paper's 4 GB: PostgreSQL's default, unchanged there."""
+
+_LEAST_SHARED_BUFFERS_KB: Final = 1024
+_CLIENT_BYTES: Final = 1_600_000
+"""What a client's process has besides two sorts: 12.0, 13.9, 17.8 MB with 1, 2, 4 clients of
+128 kB (PostgreSQL 15). An estimate: what is measured decides as soon as it is more."""
+
+_KERNEL_BYTES: Final = 2 << 20
+"""What the kernel needs for the server's work besides: page tables, pages' places in files."""
+
+_CHUNK_BYTES: Final = 1 << 20
+_HEAP_HEADER_BYTES: Final = 24
+_MINIMAL_HEADER_BYTES: Final = 16
+_FILE_SYSTEM_SPARE: Final = 1.5
+_LEAST_FILE_SYSTEM_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A loaded table: rows, heap bytes, and average bytes of a row's data without headers."""
+
+    rows: int
+    heap_bytes: int
+    data_width_bytes: float
+
+    @property
+    def sort_width_bytes(self) -> float:
+        """Of the minimal tuple, which is what a sort keeps in memory and, but for 6 bytes, on tape.
+
+        PostgreSQL's htup_details.h: a header of 16 bytes where a row in the heap has 24.
+        """
+        return self.data_width_bytes + _MINIMAL_HEADER_BYTES
+
+
+@dataclass
+class _Memory:
+    """The control group's limit, and what the server had of it for itself at each look.
+
+    One of `limit_bytes` (of all) and `page_cache_bytes` (of file pages alone) is not 0.
+    `expected_bytes`: how much more the server will have for itself once all clients are at work;
+    it grows faster than it is looked at, and would be killed by a limit that only follows.
+    """
+
+    cgroup: Cgroup
+    limit_bytes: int
+    page_cache_bytes: int
+    expected_bytes: int
+    own: list[int] = field(default_factory=list)
+    kernel: list[int] = field(default_factory=list)
+    cache: list[int] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Once; and the limit follows."""
+        now = self.cgroup.memory()
+        self.own.append(now.anonymous + now.shared)
+        self.kernel.append(now.kernel)
+        self.cache.append(now.cache)
+        if self.page_cache_bytes:
+            needed = [own + kernel for own, kernel in zip(self.own, self.kernel, strict=True)]
+            whole = max(needed[-1], needed[0] + self.expected_bytes)
+            self.limit_bytes = self.page_cache_bytes + whole
+        self.cgroup.set_limit(self.limit_bytes)
+
+    def metrics(self) -> dict[str, float]:
+        """What the server has of the limit for itself: the rest is page cache."""
+        return {
+            "cache_limit_bytes": self.limit_bytes,
+            "page_cache_mean_bytes": round(statistics.fmean(self.cache)),
+            "page_cache_max_bytes": max(self.cache),
+            "server_memory_bytes": max(self.own),
+            "server_memory_mean_bytes": round(statistics.fmean(self.own)),
+            "server_kernel_bytes": max(self.kernel),
+        }
+
+
+def needed_bytes(values: Mapping[str, Scalar]) -> int:
+    """Room for the temp files on the device: a sort's is hardly larger than what it sorts."""
+    pair = tpch_tables.LARGE_BYTES * 1.1 * float(values["size_ratio_to_paper"])
+    room = round(_FILE_SYSTEM_SPARE * pair * int(values["clients"]))
+    return max(room, _LEAST_FILE_SYSTEM_BYTES) // 4096 * 4096
+
+
+def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
+    """Runs the clients once and returns what they took.
+
+    `values`: device, clients, work_mem_bytes, size_ratio_to_paper, repetition; either cache_bytes
+    (what the server and its page cache may have of memory) or page_cache_bytes (the latter alone);
+    optionally file_system_bytes, and dirty_ratio (of the cache: what may wait to be written).
+    Raises HarnessError; whatever it started has ended then.
+    """
+    v = dict(values)
+    count = int(v["clients"])
+    cache_bytes = int(v.get("cache_bytes", 0)) or int(v["page_cache_bytes"])
+    tables = tpch_tables.table_files(raw, float(v["size_ratio_to_paper"]))
+    with bench.open_device(
+        str(v["device"]), needed_bytes(v), overrides={}, seed=int(v["repetition"]), trace=True
+    ) as device:
+        with (
+            device.filesystem(
+                size_bytes=int(v.get("file_system_bytes", needed_bytes(v))),
+                dirty_bytes=round(float(v.get("dirty_ratio", _DIRTY_RATIO)) * cache_bytes),
+            ) as folder,
+            postgres.run(_database_folder(raw), _settings(cache_bytes), bounded=True) as server,
+        ):
+            facts = _load(server, tables, count)
+            server.use_for_temp_files(folder)
+            assert server.cgroup is not None
+            _forget_files(server)
+            memory = _Memory(
+                server.cgroup,
+                limit_bytes=int(v.get("cache_bytes", 0)),
+                page_cache_bytes=int(v.get("page_cache_bytes", 0)),
+                expected_bytes=count * (_CLIENT_BYTES + 2 * int(v["work_mem_bytes"]))
+                + _KERNEL_BYTES,
+            )
+            memory.look()
+            device.begin()
+            runs = clients.run(
+                server,
+                [_query(number) for number in range(count)],
+                int(v["work_mem_bytes"]),
+                is_cancelled=lambda: bench.cancel.is_set,
+                watch=memory.look,
+            )
+            counters = device.counters()
+            version = server.number
+        _check(runs, tables)
+        metrics = {
+            **_times(runs, device),
+            **_amounts(runs, facts),
+            **memory.metrics(),
+            **_utilisation(runs, device),
+            **counters,
+            "server_version": version,
+        }
+        return Measurement(metrics, _series(runs, device), block_trace=device.block_trace)
+
+
+def _settings(cache_bytes: int) -> dict[str, str]:
+    buffers_kb = max(round(cache_bytes * _SHARED_BUFFERS_RATIO) >> 10, _LEAST_SHARED_BUFFERS_KB)
+    return {
+        "shared_buffers": f"{buffers_kb}kB",
+        "max_connections": "100",
+        "enable_hashjoin": "off",
+        "enable_nestloop": "off",
+        "max_parallel_workers_per_gather": "0",
+        "max_parallel_maintenance_workers": "0",
+        "jit": "off",
+        "autovacuum": "off",
+        "log_temp_files": "0",
+        "trace_sort": "on",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "checkpoint_timeout": "1d",
+        "max_wal_size": "64GB",
+        "bgwriter_lru_maxpages": "0",
+    }
+
+
+def _database_folder(raw: Path) -> Path:
+    """On the file system of the raw data, if the server's user may go there."""
+    folder = raw.absolute() / "postgres"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o711)
+    can_pass = all(above.stat().st_mode & 0o001 for above in folder.parents)
+    return folder if can_pass else Path("/var/tmp")  # noqa: S108 - a folder of ours is made in it
+
+
+def _name(table: Table, client: int) -> str:
+    return f"{table.name}_{client}"
+
+
+def _query(client: int) -> str:
+    small, large = _name(SMALL, client), _name(LARGE, client)
+    return f"SELECT * FROM {small} JOIN {large} ON {SMALL.key} = {LARGE.key}"
+
+
+def _load(server: Server, tables: TableFiles, count: int) -> dict[str, TableFacts]:
+    """Tables of their own for each client; returns facts by the name of the plain table."""
+    facts = {}
+    try:
+        with server.connect() as db:
+            for table in TABLES:
+                _copy(db, table, tables.files[table.name])
+                for client in range(1, count):
+                    _call(db, "CREATE UNLOGGED TABLE {} AS TABLE {}", table, client, 0)
+                for client in range(count):
+                    _call(db, "VACUUM (FREEZE, ANALYZE) {}", table, client)
+                facts[table.name] = _facts(db, table)
+            db.execute("CHECKPOINT")
+    except psycopg.errors.DiskFull as error:
+        raise ServerError("no space left for the database itself: free some") from error
+    except psycopg.Error as error:
+        raise ServerError(f"the tables were not loaded: {str(error).splitlines()[0]}") from error
+    for name, found in facts.items():
+        if found.rows != tables.rows[name]:
+            raise DataCorrupted(f"{name}: {tables.rows[name]} rows were made, {found.rows} loaded")
+    return facts
+
+
+def _copy(db: psycopg.Connection[Any], table: Table, file: Path) -> None:
+    _call(db, f"CREATE UNLOGGED TABLE {{}} ({table.ddl})", table, 0)
+    into = sql.SQL("COPY {} FROM STDIN (FORMAT csv)").format(sql.Identifier(_name(table, 0)))
+    with db.cursor().copy(into) as copy, file.open("rb") as rows:
+        while chunk := rows.read(_CHUNK_BYTES):
+            copy.write(chunk)
+
+
+def _call(db: psycopg.Connection[Any], text: Any, table: Table, *tables_of: int) -> None:
+    names = [sql.Identifier(_name(table, client)) for client in tables_of]
+    db.execute(sql.SQL(text).format(*names))
+
+
+def _facts(db: psycopg.Connection[Any], table: Table) -> TableFacts:
+    name = sql.Identifier(_name(table, 0))
+    found = db.execute(
+        sql.SQL("SELECT count(*), avg(pg_column_size(t.*)), pg_relation_size({}) FROM {} t").format(
+            sql.Literal(_name(table, 0)), name
+        )
+    ).fetchone()
+    assert found is not None
+    return TableFacts(int(found[0]), int(found[2]), float(found[1]) - _HEAP_HEADER_BYTES)
+
+
+def _forget_files(server: Server) -> None:
+    """The run begins without the tables in the page cache, whatever loading has left there."""
+    for file in (server.folder / "data" / "base").rglob("*"):
+        with suppress(OSError):
+            fd = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+def _check(runs: Sequence[ClientRun], tables: TableFiles) -> None:
+    for number, run in enumerate(runs):
+        if run.rows != tables.matches:
+            raise DataCorrupted(
+                f"client {number} found {run.rows} rows, an independent join {tables.matches}: "
+                "the run is worthless"
+            )
+
+
+def _times(runs: Sequence[ClientRun], device: Device) -> dict[str, float]:
+    def seconds(of: Sequence[int]) -> list[float]:
+        return [ns / 1e9 / device.slowdown for ns in of]
+
+    elapsed = seconds([run.end_ns - run.begin_ns for run in runs])
+    return {
+        "elapsed_s": statistics.fmean(elapsed),
+        "elapsed_min_s": min(elapsed),
+        "elapsed_max_s": max(elapsed),
+        "sort_s": statistics.fmean(seconds([run.sorted_ns - run.begin_ns for run in runs])),
+        "join_s": statistics.fmean(seconds([run.end_ns - run.sorted_ns for run in runs])),
+    }
+
+
+def _amounts(runs: Sequence[ClientRun], facts: Mapping[str, TableFacts]) -> dict[str, float]:
+    """Sums over the clients, and what is the same for each: its tables and its sorts."""
+    metrics: dict[str, float] = {
+        name: sum(int(getattr(run, name)) for run in runs)
+        for name in ("temp_read_bytes", "temp_written_bytes", "temp_file_bytes")
+    }
+    for side, each in zip(("outer", "inner"), runs[0].inputs, strict=True):
+        table = facts[each.table.rpartition("_")[0]]
+        metrics |= {
+            f"{side}_rows": table.rows,
+            f"{side}_heap_bytes": table.heap_bytes,
+            f"{side}_data_width_bytes": table.data_width_bytes,
+            f"{side}_sort_width_bytes": table.sort_width_bytes,
+            f"{side}_sort_space_bytes": each.sort_space_bytes,
+            f"{side}_tapes": each.sort.tapes,
+            f"{side}_runs": each.sort.runs,
+            f"{side}_final_ways": each.sort.final_ways,
+        }
+    return metrics
+
+
+def _utilisation(runs: Sequence[ClientRun], device: Device) -> dict[str, float]:
+    """The device's busy share and bytes, in each client's sort and join: means over the clients."""
+    if device.block_trace is None:
+        return {}
+    phases = {
+        "sort": [(run.begin_ns, run.sorted_ns) for run in runs],
+        "join": [(run.sorted_ns, run.end_ns) for run in runs],
+    }
+    metrics: dict[str, float] = {}
+    for phase, spans in phases.items():
+        found = analysis.within(device.block_trace, spans)
+        means = found.drop(columns=["begin_ns", "end_ns"]).mean()
+        metrics |= {f"{phase}_{name}": float(value) for name, value in means.items()}
+    return metrics
+
+
+def _series(runs: Sequence[ClientRun], device: Device) -> dict[str, list[int] | list[float]]:
+    """Per client."""
+    unit = 1e9 * device.slowdown
+    return {
+        "client_sort_s": [(run.sorted_ns - run.begin_ns) / unit for run in runs],
+        "client_join_s": [(run.end_ns - run.sorted_ns) / unit for run in runs],
+    }
