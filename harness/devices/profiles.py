@@ -252,6 +252,28 @@ class SortCpu(_Parameters):
     table_rate: Rate
 
 
+class HashJoinCpu(_Parameters):
+    """CPU time per tuple of a database's hash join in batches, and where its tables come from.
+
+    `reopen_cpu` is per file that is closed and opened again.
+    """
+
+    partition_tuple_cpu: Time
+    build_tuple_cpu: Time
+    probe_tuple_cpu: Time
+    reopen_cpu: Time
+    heap_rate: Rate
+
+
+class Ext4(_Parameters):
+    """How the host's kernel and mount options make ext4 behave; see core/host/ext4."""
+
+    discard: Name
+    recent_allocator: Switch
+    commit_interval: Time
+    journal: Size
+
+
 class JoinCpu(_Parameters):
     """CPU time per record of the join engine on this machine."""
 
@@ -397,6 +419,8 @@ class HostProfile(_Profile):
     join_cpu: JoinCpu | None = None
     page_cache: PageCache | None = None
     sort: SortCpu | None = None
+    hash_join: HashJoinCpu | None = None
+    ext4: Ext4 | None = None
 
     def to_core(self) -> _core.HostParameters:
         """The core's parameters."""
@@ -411,6 +435,8 @@ class HostProfile(_Profile):
             ("join_cpu", self.join_cpu),
             ("page_cache", self.page_cache),
             ("sort", self.sort),
+            ("hash_join", self.hash_join),
+            ("ext4", self.ext4),
         )
         return {key: group for key, group in groups if group is not None}
 
@@ -437,7 +463,15 @@ def core_parameters(
     return profile.to_core(start_angle_ns=seed)
 
 
-_SECTIONS: Final = ("parameters", "ports", "join_cpu", "page_cache", "sort")
+_SECTIONS: Final = (
+    "parameters",
+    "ports",
+    "join_cpu",
+    "page_cache",
+    "sort",
+    "hash_join",
+    "ext4",
+)
 _P = TypeVar("_P", bound=BaseModel)
 _D = TypeVar("_D", HddProfile, SsdProfile)
 

@@ -12,6 +12,7 @@ _TABLE: Final = {
     "device_models": "harness.experiments.device_models",
     "grace_hash_join": "harness.experiments.grace_hash_join",
     "sort_merge_join": "harness.experiments.sort_merge_join",
+    "trim_fallocate": "harness.experiments.trim_fallocate",
 }
 
 

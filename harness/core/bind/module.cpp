@@ -391,5 +391,6 @@ NB_MODULE(_core, m) {
   flashlab::bind_replay(m);
   flashlab::bind_join(m);
   flashlab::bind::bind_dbms(m);
+  flashlab::bind::bind_hash_join(m);
   flashlab::bind::bind_live(m);
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "dbms/policy/merge_plan.hpp"
+#include "dbms/table_disk.hpp"
 
 namespace flashlab::dbms {
 
@@ -18,27 +19,6 @@ using host::Process;
 
 // Steps in which work goes on: what is read, computed and written between two looks at the clock.
 constexpr Bytes kStep{256 * 1024};
-
-// The disk that the tables lie on, known by its rate: first come, first served, and every reader
-// has its next step read while it works on this one.
-class TableDisk {
- public:
-  TableDisk(BytesPerSecond rate, std::uint32_t readers) : rate_(rate), ready_(readers) {}
-
-  // Asks for the next step, if there is one; returns when the one before it was ready.
-  Nanos next(Process reader, Bytes bytes, Nanos now) {
-    const Nanos ready = ready_[reader];
-    if (bytes == Bytes{0}) return ready;
-    free_ = std::max(free_, now) + transfer_time(bytes, rate_);
-    ready_[reader] = free_;
-    return ready;
-  }
-
- private:
-  BytesPerSecond rate_;
-  std::vector<Nanos> ready_;
-  Nanos free_;
-};
 
 struct World {
   Machine& machine;

@@ -28,8 +28,11 @@ void BlockLayer::submit(std::uint32_t user, std::uint32_t io, const Request& req
   FLASHLAB_CHECK(parts_left_[io] == 0);
   Request part = request;
   Sectors left = request.sectors;
+  // A TRIM carries no data: its length is not a transfer's.
+  const Sectors most =
+      request.op == Op::trim ? request.sectors : to_sectors(parameters_.max_request);
   do {
-    part.sectors = std::min(left, to_sectors(parameters_.max_request));
+    part.sectors = std::min(left, most);
     ++parts_left_[io];
     ++outstanding_[static_cast<std::size_t>(request.op)];
     scheduler_->add({user, io, part}, now);

@@ -56,6 +56,7 @@ void Machine::submit(Process on_behalf_of, const Request& request, IoOwner& who,
   const std::uint32_t io = free_ios_.back();
   free_ios_.pop_back();
   ios_[io] = {&who, cookie};
+  if (sees_) sees_(request, now_);
   block_layer_.submit(on_behalf_of, io, request, now_);
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "base/cancel.hpp"
@@ -49,6 +50,8 @@ class Machine final : private Host, private BlockLayerUser {
 
   // Anybody, at any time: starts a request. `who` hears of its end, with `cookie`.
   void submit(Process on_behalf_of, const Request& request, IoOwner& who, std::uint32_t cookie);
+  // From now on `sees` is shown every request as it is submitted; nothing: nobody is.
+  void watch(std::function<void(const Request&, Nanos)> sees) { sees_ = std::move(sees); }
 
   // The rest is for the running process.
 
@@ -115,6 +118,7 @@ class Machine final : private Host, private BlockLayerUser {
   std::uint32_t processes_left_ = 0;
   std::uint64_t events_taken_ = 0;
   const Cancel* cancel_ = nullptr;
+  std::function<void(const Request&, Nanos)> sees_;
   bool usable_ = true;
 };
 

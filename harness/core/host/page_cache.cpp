@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.hpp"
+#include "host/in_turn.hpp"
 
 namespace flashlab::host {
 
@@ -34,10 +35,10 @@ struct PageCache::File {
   std::vector<std::uint8_t> flags;    // by block
   std::vector<std::uint32_t> stamps;  // by block: of its last touch
   std::vector<std::uint64_t> dirty;   // one bit per block
-  std::vector<std::int64_t> places;   // by allocation
   std::vector<ReadAhead> read_ahead;  // by segment
   std::int64_t dirty_blocks = 0;
   std::int64_t write_back_at = 0;
+  std::int64_t ios = 0;  // under way
 
   [[nodiscard]] std::int64_t blocks() const { return static_cast<std::int64_t>(flags.size()); }
 
@@ -61,20 +62,40 @@ struct PageCache::File {
   }
 };
 
+namespace {
+
+std::unique_ptr<FileSystem> in_turn(const Machine& machine, const PageCacheParameters& p) {
+  require(p.block.count() >= kSectorBytes && p.block.count() % kSectorBytes == 0,
+          "page cache, block: must be a multiple of 512 B");
+  require(p.allocation >= p.block && p.allocation.count() % p.block.count() == 0,
+          "page cache, allocation: must be a multiple of the block");
+  require(p.segment.count() % p.allocation.count() == 0,
+          "page cache, segment: must be a multiple of the allocation");
+  require(p.begin >= Bytes{0} && p.begin.count() % kSectorBytes == 0,
+          "page cache, begin: must be a multiple of 512 B");
+  return std::make_unique<InTurn>(
+      InTurn::Parameters{p.block, p.allocation, p.begin, machine.device().capacity()});
+}
+
+}  // namespace
+
 PageCache::PageCache(Machine& machine, const PageCacheParameters& p)
-    : machine_(machine), parameters_(p) {
+    : PageCache(machine, p, in_turn(machine, p), nullptr) {}
+
+PageCache::PageCache(Machine& machine, const PageCacheParameters& p, FileSystem& places)
+    : PageCache(machine, p, nullptr, &places) {}
+
+PageCache::PageCache(Machine& machine, const PageCacheParameters& p,
+                     std::unique_ptr<FileSystem> own, FileSystem* places)
+    : machine_(machine), parameters_(p), own_(std::move(own)), places_(places ? *places : *own_) {
   require(p.block.count() >= kSectorBytes && p.block.count() % kSectorBytes == 0,
           "page cache, block: must be a multiple of 512 B");
   require(p.memory >= 64 * p.block, "page cache, memory: must hold at least 64 blocks");
-  require(p.allocation >= p.block && p.allocation.count() % p.block.count() == 0,
-          "page cache, allocation: must be a multiple of the block");
-  require(p.segment >= p.allocation && p.segment.count() % p.allocation.count() == 0,
-          "page cache, segment: must be a multiple of the allocation");
+  require(p.segment >= p.block && p.segment.count() % p.block.count() == 0,
+          "page cache, segment: must be a multiple of the block");
   require(p.dirty_background_ratio > 0.0 && p.dirty_ratio >= p.dirty_background_ratio &&
               p.dirty_ratio <= 1.0,
           "page cache, dirty ratios: 0 < background <= limit <= 1");
-  require(p.begin >= Bytes{0} && p.begin.count() % kSectorBytes == 0,
-          "page cache, begin: must be a multiple of 512 B");
   require(p.queue_limit >= 1, "page cache, queue_limit: must be at least 1");
   require(p.copy_cpu >= Nanos{0}, "page cache, copy_cpu: must not be negative");
   const auto share = [&](double ratio) {
@@ -87,7 +108,6 @@ PageCache::PageCache(Machine& machine, const PageCacheParameters& p)
   // background and limit.
   limit_ = share(0.75 * p.dirty_ratio + 0.25 * p.dirty_background_ratio);
   read_ahead_ = std::max<std::int64_t>(p.read_ahead / p.block, 1);
-  per_allocation_ = p.allocation / p.block;
   per_segment_ = p.segment / p.block;
   per_request_ = std::max<std::int64_t>(machine.parameters().max_request / p.block, 1);
   bandwidth_ = static_cast<double>(kFirstBandwidth / p.block);
@@ -96,9 +116,17 @@ PageCache::PageCache(Machine& machine, const PageCacheParameters& p)
 PageCache::~PageCache() = default;
 
 FileId PageCache::create() {
-  files_.push_back(std::make_unique<File>());
-  files_.back()->id = static_cast<FileId>(files_.size() - 1);
-  return files_.back()->id;
+  if (free_files_.empty()) {
+    free_files_.push_back(static_cast<FileId>(files_.size()));
+    files_.push_back(std::make_unique<File>());
+    dirty_files_.resize(files_.size() / 64 + 1);
+  }
+  const FileId id = free_files_.back();
+  free_files_.pop_back();
+  files_[id]->id = id;
+  files_[id]->removed = false;
+  places_.create(id);
+  return id;
 }
 
 void PageCache::remove(FileId id) {
@@ -113,12 +141,34 @@ void PageCache::remove(FileId id) {
   file.dirty_blocks = 0;
   std::fill(file.dirty.begin(), file.dirty.end(), 0);
   file.removed = true;
+  note_dirty(file);
+  places_.remove(id);
+  settle(id);
+}
+
+// Of a removed file nothing is left once the device has ended with it. Stamps are never used twice,
+// so what `touched_` still says of it means no block of another file of the same name.
+void PageCache::settle(FileId id) {
+  File& file = *files_[id];
+  if (!file.removed || file.ios > 0) return;
+  file = File{};
+  file.id = id;
+  file.removed = true;
+  free_files_.push_back(id);
+}
+
+void PageCache::note_dirty(const File& file) {
+  const std::uint64_t bit = std::uint64_t{1} << (file.id % 64);
+  std::uint64_t& word = dirty_files_[file.id / 64];
+  word = file.dirty_blocks > 0 ? word | bit : word & ~bit;
 }
 
 bool PageCache::cached(FileId id, std::int64_t block) const {
   const File& file = *files_[id];
   return block < file.blocks() && (file.flags[at(block)] & kCached) != 0;
 }
+
+std::int64_t PageCache::dirty_blocks(FileId id) const { return files_[id]->dirty_blocks; }
 
 void PageCache::expect(FileId id, std::int64_t block) const {
   const File& file = *files_[id];
@@ -218,8 +268,9 @@ void PageCache::start_reads(Process self, FileId id, const ReadWindow& window) {
            !(file.flags[at(block + length)] & (kCached | kReading))) {
       ++length;
     }
-    length = contiguous(file, block, length);
-    start_io(self, id, Op::read, block, length);
+    const Place place = places_.find(id, block, length);
+    length = place.blocks;
+    start_io(self, id, Op::read, block, place);
     if (window.marked >= block && window.marked < block + length) {
       file.flags[at(window.marked)] |= kMarker;
     }
@@ -232,7 +283,8 @@ void PageCache::will_need(Process self, FileId id, std::int64_t begin, std::int6
   start_reads(self, id, {begin, blocks, -1});
 }
 
-void PageCache::start_io(Process self, FileId id, Op op, std::int64_t begin, std::int64_t blocks) {
+void PageCache::start_io(Process self, FileId id, Op op, std::int64_t begin, const Place& place) {
+  const std::int64_t blocks = place.blocks;
   File& file = *files_[id];
   if (free_ios_.empty()) {
     free_ios_.push_back(static_cast<std::uint32_t>(ios_.size()));
@@ -241,6 +293,7 @@ void PageCache::start_io(Process self, FileId id, Op op, std::int64_t begin, std
   const std::uint32_t io = free_ios_.back();
   free_ios_.pop_back();
   ios_[io] = {id, op, begin, blocks, 0, false};
+  ++file.ios;
   if (op == Op::read) {
     make_room(blocks);
     resident_ += blocks;
@@ -263,8 +316,9 @@ void PageCache::start_io(Process self, FileId id, Op op, std::int64_t begin, std
     file.dirty_blocks -= blocks;
     dirty_ -= blocks;
     writing_ += blocks;
+    note_dirty(file);
   }
-  const Request request{op, place(file, begin), to_sectors(parameters_.block * blocks)};
+  const Request request{op, place.lba, to_sectors(parameters_.block * blocks)};
   machine_.submit(self, request, *this, io);
 }
 
@@ -286,6 +340,8 @@ void PageCache::read_done(const Io& io) {
   } else {
     touch(io.file, io.begin, io.blocks);
   }
+  --file.ios;
+  settle(io.file);
   if (io.awaited) machine_.wake(io.waiting);
 }
 
@@ -299,6 +355,8 @@ void PageCache::write_done(const Io& io) {
   }
   if (file.removed) resident_ -= io.blocks;
   writing_ -= io.blocks;
+  --file.ios;
+  settle(io.file);
   bandwidth_blocks_ += io.blocks;
   const Nanos span = machine_.now() - bandwidth_since_;
   if (span >= kBandwidthInterval) {
@@ -346,6 +404,7 @@ void PageCache::expect_eviction() {
   if (touched_.size() <= kAhead || touched_[kAhead].file == kElsewhere) return;
   const Touched& soon = touched_[kAhead];
   const File& file = *files_[soon.file];
+  if (soon.begin >= file.blocks()) return;
   __builtin_prefetch(file.flags.data() + soon.begin, 1);
   __builtin_prefetch(file.stamps.data() + soon.begin);
 }
@@ -355,7 +414,8 @@ std::int64_t PageCache::evict(const Touched& oldest) {
   File& file = *files_[oldest.file];
   std::int64_t gone = 0;
   std::int64_t kept = kNowhere;  // where a row of blocks that stay begins
-  const std::int64_t end = oldest.begin + oldest.blocks;
+  // The file may be gone, and another have its name.
+  const std::int64_t end = std::min(oldest.begin + oldest.blocks, file.blocks());
   const std::uint32_t* const stamps = file.stamps.data();
   for (std::int64_t block = oldest.begin; block < end; ++block) {
     if (stamps[block] != oldest.stamp && kept == kNowhere) continue;  // younger by now: most are
@@ -400,7 +460,7 @@ void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t 
 
 void PageCache::mark_dirty(File& file, std::int64_t block) {
   ++dirty_;
-  ++file.dirty_blocks;
+  if (file.dirty_blocks++ == 0) note_dirty(file);
   file.dirty[at(block / 64)] |= std::uint64_t{1} << (block % 64);
 }
 
@@ -440,10 +500,15 @@ void PageCache::write_back() {
   }
 }
 
+// The next one behind the one whose turn it was; that one again if it is the only one.
 FileId PageCache::next_dirty_file() {
-  for (std::size_t i = 1; i <= files_.size(); ++i) {
-    const std::size_t id = (flushed_ + i) % files_.size();
-    if (files_[id]->dirty_blocks > 0) return static_cast<FileId>(id);
+  const std::size_t from = flushed_ + std::size_t{1};
+  const std::size_t words = dirty_files_.size();
+  for (std::size_t i = 0; i <= words; ++i) {
+    const std::size_t word = (from / 64 + i) % words;
+    std::uint64_t bits = dirty_files_[word];
+    if (i == 0) bits &= ~std::uint64_t{0} << (from % 64);
+    if (bits != 0) return static_cast<FileId>(word * 64 + at(std::countr_zero(bits)));
   }
   FLASHLAB_CHECK(false);
   return 0;
@@ -468,36 +533,12 @@ bool PageCache::write_some(FileId id) {
          (file.flags[at(begin + length)] & (kDirty | kWriting)) == kDirty) {
     ++length;
   }
-  length = contiguous(file, begin, length);
-  file.write_back_at = begin + length;
-  turn_left_ -= length;
-  start_io(kFlusher, id, Op::write, begin, length);
+  places_.allocate(id, begin, length, file.blocks());
+  const Place place = places_.find(id, begin, length);
+  file.write_back_at = begin + place.blocks;
+  turn_left_ -= place.blocks;
+  start_io(kFlusher, id, Op::write, begin, place);
   return true;
-}
-
-Lba PageCache::place(File& file, std::int64_t block) {
-  const std::size_t allocation = at(block / per_allocation_);
-  if (file.places.size() <= allocation) file.places.resize(allocation + 1, kNowhere);
-  if (file.places[allocation] == kNowhere) {
-    const Bytes end = parameters_.begin + parameters_.allocation * (allocated_ + 1);
-    if (end > machine_.device().capacity()) {
-      throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
-    }
-    file.places[allocation] = allocated_++;
-  }
-  const Bytes offset = parameters_.begin + parameters_.allocation * file.places[allocation] +
-                       parameters_.block * (block % per_allocation_);
-  return to_lba(offset);
-}
-
-// How many of these blocks lie together on the device.
-std::int64_t PageCache::contiguous(File& file, std::int64_t begin, std::int64_t blocks) {
-  std::int64_t n = std::min(blocks, per_allocation_ - begin % per_allocation_);
-  while (n < blocks &&
-         place(file, begin + n) == place(file, begin + n - 1) + to_sectors(parameters_.block)) {
-    n += std::min(blocks - n, per_allocation_);
-  }
-  return n;
 }
 
 }  // namespace flashlab::host

@@ -12,8 +12,9 @@
 //  - a writer sleeps while dirty blocks and those being written exceed the ratio near the limit
 //  that
 //    the kernel steers to;
-//  - a file's blocks get their place on the device when they are first written back, `allocation`
-//    bytes at a time, one file's after the other's.
+//  - a file's blocks get their place on the device when they are first written back, from the file
+//    system that the cache was given: ext4 (ext4.hpp), or `allocation` bytes at a time, one file's
+//    after the other's.
 // Not modelled: the age at which dirty blocks expire (30 s; they are written sooner here), the
 // active list's second chance, metadata of the file system.
 #pragma once
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "base/ring.hpp"
+#include "host/file_system.hpp"
 #include "host/machine.hpp"
 #include "host/read_ahead.hpp"
 
@@ -41,8 +43,6 @@ struct PageCacheParameters {
   Nanos copy_cpu;                       // system call and copy, per block
 };
 
-using FileId = std::uint32_t;
-
 struct PageCacheCounters {
   std::uint64_t read_blocks = 0;     // asked for by readers
   std::uint64_t missed_blocks = 0;   // that were neither cached nor on their way
@@ -58,9 +58,14 @@ struct PageCacheCounters {
 class PageCache final : private IoOwner {
  public:
   PageCache(Machine& machine, const PageCacheParameters& parameters);
+  // `places` says where blocks lie; `allocation` and `begin` of the parameters mean nothing then.
+  PageCache(Machine& machine, const PageCacheParameters& parameters, FileSystem& places);
   ~PageCache();
 
   FileId create();
+  // Nobody, or somebody again, has it open for writing: the file system may want to know.
+  void close(FileId file) { places_.close(file, dirty_blocks(file) == 0); }
+  void open(FileId file) { places_.open(file); }
   // Its blocks are forgotten, whether they were written or not.
   void remove(FileId file);
 
@@ -78,10 +83,15 @@ class PageCache final : private IoOwner {
   [[nodiscard]] const PageCacheCounters& counters() const { return counters_; }
   [[nodiscard]] std::int64_t resident_blocks() const { return resident_; }
   [[nodiscard]] std::int64_t dirty_blocks() const { return dirty_; }
+  [[nodiscard]] std::int64_t dirty_blocks(FileId file) const;
+  // Files whose name is taken: that exist, or that the device is still busy with.
+  [[nodiscard]] std::size_t files() const { return files_.size() - free_files_.size(); }
   [[nodiscard]] bool cached(FileId file, std::int64_t block) const;
 
  private:
   struct File;
+  PageCache(Machine& machine, const PageCacheParameters& parameters,
+            std::unique_ptr<FileSystem> own, FileSystem* places);
   // So many blocks, young when they were touched last with this stamp.
   struct Touched {
     FileId file;
@@ -105,7 +115,7 @@ class PageCache final : private IoOwner {
   void bring(Process self, File& file, std::int64_t block);
   void wait_for(Process self, File& file, std::int64_t block);
   void start_reads(Process self, FileId id, const ReadWindow& window);
-  void start_io(Process self, FileId id, Op op, std::int64_t begin, std::int64_t blocks);
+  void start_io(Process self, FileId id, Op op, std::int64_t begin, const Place& place);
 
   void touch(FileId id, std::int64_t begin, std::int64_t blocks);
   void make_room(std::int64_t blocks);
@@ -119,25 +129,27 @@ class PageCache final : private IoOwner {
   bool write_some(FileId id);
   FileId next_dirty_file();
   [[nodiscard]] std::int64_t turn() const;
-  [[nodiscard]] Lba place(File& file, std::int64_t block);
-  [[nodiscard]] std::int64_t contiguous(File& file, std::int64_t begin, std::int64_t blocks);
+  void settle(FileId id);
+  void note_dirty(const File& file);
 
   Machine& machine_;
   PageCacheParameters parameters_;
+  std::unique_ptr<FileSystem> own_;
+  FileSystem& places_;
   std::int64_t capacity_;
   std::int64_t background_;
   std::int64_t limit_;
   std::int64_t read_ahead_;
-  std::int64_t per_allocation_;
   std::int64_t per_segment_;
   std::int64_t per_request_;
   std::vector<std::unique_ptr<File>> files_;
-  Ring<Touched> touched_;  // oldest first
+  std::vector<FileId> free_files_;          // removed, and nothing of them under way
+  std::vector<std::uint64_t> dirty_files_;  // one bit per file: it has dirty blocks
+  Ring<Touched> touched_;                   // oldest first
   std::uint32_t stamp_ = 0;
   std::int64_t resident_ = 0;
-  std::int64_t dirty_ = 0;      // and not being written
-  std::int64_t writing_ = 0;    // under write-back, whether written to again meanwhile or not
-  std::int64_t allocated_ = 0;  // on the device, in allocations
+  std::int64_t dirty_ = 0;    // and not being written
+  std::int64_t writing_ = 0;  // under write-back, whether written to again meanwhile or not
   std::vector<Io> ios_;
   std::vector<std::uint32_t> free_ios_;
   std::vector<Process> held_back_;

@@ -1,0 +1,82 @@
+// The hash join of PostgreSQL that does not fit into memory, as the I/O and the CPU time that it
+// costs, again and again over one file system and one drive that age meanwhile
+// (papers/trim_fallocate.md; PostgreSQL 12 to 17, nodeHashjoin, buffile).
+//
+//  - Partition phase: the inner table, then the outer one is read and each tuple written to its
+//    batch's file, all files of a side growing together, 8 KiB at a time; the first batch stays in
+//    memory. A server has at most so many files open (max_files_per_process): beyond that each write
+//    closes the file that was not used for longest, which the file system takes for its end.
+//  - Join phase: batch after batch, the inner file is read and deleted at once, then the outer one
+//    is read; it is deleted when the next batch begins.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/cancel.hpp"
+#include "host/ext4/ext4.hpp"
+#include "host/page_cache.hpp"
+
+namespace flashlab::dbms {
+
+struct JoinInput {
+  std::int64_t tuples = 0;
+  Bytes heap;                  // as stored, and read once
+  double temp_tuple_bytes = 0;  // in a batch's file
+};
+
+// Per tuple.
+struct HashJoinCpu {
+  Nanos scan;   // reading it from its table, hashing, writing it to its batch
+  Nanos build;  // from the inner file into the hash table
+  Nanos probe;  // from the outer file: look up, join, give the result away
+  Nanos open;   // closing a file and opening another one: per file, not per tuple
+};
+
+struct HashJoinSpec {
+  JoinInput inner;
+  JoinInput outer;
+  std::int64_t batches = 2;
+  std::int64_t repetitions = 1;
+  HashJoinCpu cpu;
+  std::int64_t open_files = 990;
+  BytesPerSecond table_rate;  // of the disk that the tables lie on
+  bool settle = false;        // a repetition ends with all it has freed committed and discarded
+  bool trim_after = false;    // fstrim after each repetition
+  // Of this repetition (-1: none) every `trace_every`-th request is recorded.
+  std::int64_t traced = -1;
+  std::int64_t trace_every = 1;
+  std::uint64_t seed = 0;
+};
+
+// One repetition; times are the machine's.
+struct JoinRun {
+  Nanos begun;
+  Nanos partitioned;
+  Nanos joined;
+  Nanos settled;
+  host::ext4::Counters files;  // since the first repetition
+};
+
+struct TracedRequest {
+  Nanos when;
+  Request request;
+};
+
+struct HashJoinResult {
+  std::vector<JoinRun> runs;
+  std::int64_t temp_blocks = 0;  // written by a repetition, in the page cache's blocks
+  host::PageCacheCounters cache;
+  host::ext4::AllocatorCounters allocator;
+  std::uint64_t device_requests = 0;
+  std::vector<TracedRequest> trace;
+};
+
+// `repeated` is called after each repetition. Throws OperatingError for parameters that make no join,
+// or a device that is too small.
+HashJoinResult run_hash_joins(host::Machine& machine, const host::PageCacheParameters& cache,
+                              const host::ext4::Parameters& files, const HashJoinSpec& spec,
+                              const std::function<void()>& repeated, const Cancel& cancel);
+
+}  // namespace flashlab::dbms

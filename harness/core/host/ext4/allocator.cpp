@@ -1,0 +1,252 @@
+#include "host/ext4/allocator.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.hpp"
+
+namespace flashlab::host::ext4 {
+
+namespace {
+
+constexpr std::int64_t kStreamRequest = 16;  // s_mb_stream_request: files up to here are small
+constexpr std::int64_t kSharedPiece = 512;   // s_mb_group_prealloc
+constexpr std::uint32_t kLeastFound = 10;    // s_mb_min_to_scan
+constexpr std::uint32_t kMostFound = 200;    // s_mb_max_to_scan
+constexpr int kLeastOrder = 2;               // s_mb_order2_reqs
+constexpr int kMostTrimmed = 3;              // s_mb_best_avail_max_trim_order
+constexpr std::int64_t kMiB = 256;           // in blocks
+
+struct Window {
+  std::int64_t begin = 0;
+  std::int64_t blocks = 0;
+};
+
+// ext4_mb_normalize_request: what is looked for when [logical, logical + blocks) is asked for. The
+// preprocessor's NRL_CHECK_SIZE lets its last case hold always.
+Window normalised(std::int64_t logical, std::int64_t blocks, std::int64_t size) {
+  const std::int64_t whole = std::max(size, logical + blocks);
+  if (whole <= kMiB) {
+    const auto least = std::max<std::int64_t>(whole, 4);
+    return {0, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)))};
+  }
+  const std::int64_t window = whole <= 4 * kMiB ? 2 * kMiB : whole <= 8 * kMiB ? 4 * kMiB : 8 * kMiB;
+  return {logical / window * window, window};
+}
+
+bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
+
+int order_of(std::int64_t n) {
+  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n))) - 1;
+}
+
+}  // namespace
+
+Allocator::Allocator(Groups& groups, const AllocatorRules& rules)
+    : groups_(groups), rules_(rules), stream_goal_(std::max<std::uint32_t>(rules.stream_goals, 1)) {
+  rules_.small_files = std::min(rules_.small_files, groups.count() - 1);
+}
+
+std::int64_t Allocator::shared_blocks() const {
+  std::int64_t sum = 0;
+  for (const Run& run : shared_) sum += run.blocks;
+  return sum;
+}
+
+void Allocator::drop_shared() {
+  for (const Run& run : shared_) {
+    if (run.blocks > 0) groups_.give_back(run);
+  }
+  shared_.clear();
+}
+
+std::optional<Run> Allocator::allocate(std::uint64_t file, std::int64_t logical,
+                                       std::int64_t blocks, std::int64_t size,
+                                       const std::optional<Tail>& tail,
+                                       std::optional<Preallocation>& kept) {
+  FLASHLAB_CHECK(!kept || kept->logical == logical);
+  if (kept) return use(kept, blocks);
+  if (std::max(size, logical + blocks) <= kStreamRequest) return small(blocks);
+  Window window = normalised(logical, blocks, size);
+  std::optional<BlockNumber> goal;
+  if (tail && tail->logical >= window.begin) {
+    window.blocks -= tail->logical - window.begin;
+    window.begin = tail->logical;
+  }
+  if (tail && tail->logical == window.begin) goal = tail->block;
+  FLASHLAB_CHECK(window.begin <= logical && logical < window.begin + window.blocks);
+  const std::optional<Run> run = find(file, window.blocks, goal, true);
+  if (!run) return run;
+  // Less than was looked for begins at what is needed.
+  if (run->blocks < window.blocks) window = {logical, run->blocks};
+  const std::int64_t before = logical - window.begin;
+  if (before > 0) groups_.give_back({run->begin, before});
+  const Run used{run->begin + before, std::min(blocks, run->blocks - before)};
+  if (used.end() < run->end()) {
+    kept = Preallocation{logical + used.blocks, {used.end(), run->end() - used.end()}};
+  }
+  return used;
+}
+
+Run Allocator::use(std::optional<Preallocation>& kept, std::int64_t blocks) {
+  const Run used{kept->run.begin, std::min(blocks, kept->run.blocks)};
+  kept->logical += used.blocks;
+  kept->run = {used.end(), kept->run.blocks - used.blocks};
+  if (kept->run.blocks == 0) kept.reset();
+  return used;
+}
+
+// EXT4_MB_HINT_NOPREALLOC: the place behind the file's last block is not tried.
+std::optional<Run> Allocator::allocate_closed(std::int64_t blocks, std::int64_t size,
+                                              const std::optional<Tail>& tail,
+                                              std::optional<Preallocation>& kept) {
+  if (kept) return use(kept, blocks);
+  if (rules_.recent && size <= kStreamRequest) return small(blocks);
+  const GroupNumber near = tail ? groups_.group_of(tail->block - 1) : rules_.small_files;
+  return search(std::min(blocks, groups_.blocks_per_group()), near);
+}
+
+std::optional<Run> Allocator::allocate_plain(std::uint64_t file, std::int64_t blocks,
+                                             const std::optional<Tail>& tail) {
+  const std::optional<BlockNumber> goal =
+      tail ? std::optional<BlockNumber>(tail->block) : std::nullopt;
+  return find(file, std::min(blocks, groups_.blocks_per_group()), goal, blocks > kStreamRequest);
+}
+
+std::optional<Run> Allocator::small(std::int64_t blocks) {
+  auto piece = std::find_if(shared_.begin(), shared_.end(),
+                            [&](const Run& run) { return run.blocks >= blocks; });
+  if (piece == shared_.end()) {
+    const std::optional<Run> run = search(kSharedPiece, rules_.small_files);
+    if (!run) return run;
+    shared_.push_back(*run);
+    piece = std::prev(shared_.end());
+  }
+  const Run used{piece->begin, std::min(blocks, piece->blocks)};
+  *piece = {used.end(), piece->blocks - used.blocks};
+  if (piece->blocks == 0) shared_.erase(piece);
+  return used;
+}
+
+std::optional<Run> Allocator::find(std::uint64_t file, std::int64_t blocks,
+                                   const std::optional<BlockNumber>& goal, bool stream) {
+  if (goal && groups_.group_of(*goal) < groups_.count() &&
+      groups_.free_from(*goal, blocks) == blocks) {
+    ++counters_.at_goal;
+    const Run run{*goal, blocks};
+    groups_.take(run);
+    if (stream) goal_of(file) = groups_.group_of(run.begin);
+    return run;
+  }
+  const GroupNumber from = stream ? goal_of(file) : rules_.small_files;
+  const std::optional<Run> run = search(blocks, from);
+  if (run && stream) goal_of(file) = groups_.group_of(run->begin);
+  return run;
+}
+
+// ext4_mb_regular_allocator.
+std::optional<Run> Allocator::search(std::int64_t blocks, GroupNumber from) {
+  ++counters_.requests;
+  Search search{blocks, from, 0, std::nullopt, false};
+  const bool aligned = is_power_of_two(blocks) && order_of(blocks) >= kLeastOrder;
+  bool found = aligned && search_aligned(search, order_of(blocks));
+  for (int standard = 1; standard <= 3 && !found; ++standard) {
+    if (standard == 2 && rules_.recent) {
+      const int highest = order_of(blocks) - (is_power_of_two(blocks) ? 1 : 0);
+      for (int order = highest; order >= std::max(kLeastOrder, highest - kMostTrimmed); --order) {
+        search.wanted = std::int64_t{1} << order;
+        if ((found = search_aligned(search, order))) break;
+      }
+      if (found) break;
+      search.wanted = blocks;
+    }
+    for (std::int64_t i = 0; i < groups_.count() && !search.done; ++i) {
+      const GroupNumber group = (from + i) % groups_.count();
+      const std::int64_t free = groups_.free_in(group);
+      if (free == 0) continue;
+      const auto runs = static_cast<std::int64_t>(groups_.runs(group).size());
+      if (standard == 1 && free / runs < blocks) continue;
+      if (standard == 2 && free < blocks) continue;
+      search_runs(search, group);
+    }
+    found = search.done;
+  }
+  if (!search.best) return std::nullopt;
+  const Run run{search.best->begin, std::min(search.best->blocks, search.wanted)};
+  if (run.blocks < blocks) ++counters_.shortened;
+  groups_.take(run);
+  return run;
+}
+
+// ext4_mb_simple_scan_group: in the first group with a chunk of that order, the lowest of the
+// smallest that will do.
+bool Allocator::search_aligned(Search& search, int order) const {
+  for (std::int64_t i = 0; i < groups_.count(); ++i) {
+    const GroupNumber group = (search.from + i) % groups_.count();
+    if (group % rules_.flex_groups == 0 || groups_.largest_order(group) < order) continue;
+    const BlockNumber base = group * groups_.blocks_per_group();
+    int best_order = Groups::kOrders;
+    for (const Run& run : groups_.runs(group)) {
+      if (run.blocks < std::int64_t{1} << order) continue;
+      for (Run rest = run; rest.blocks > 0 && best_order > order;) {
+        const int chunk = chunk_order(rest.begin, rest.blocks, base);
+        const std::int64_t length = std::int64_t{1} << chunk;
+        if (chunk >= order && chunk < best_order) {
+          best_order = chunk;
+          search.best = Run{rest.begin, length};
+        }
+        rest = {rest.begin + length, rest.blocks - length};
+      }
+      if (best_order == order) break;
+    }
+    FLASHLAB_CHECK(best_order < Groups::kOrders);
+    search.done = true;
+    return true;
+  }
+  return false;
+}
+
+// ext4_mb_complex_scan_group.
+void Allocator::search_runs(Search& search, GroupNumber group) const {
+  const BlockNumber base = group * groups_.blocks_per_group();
+  for (const Run& run : groups_.runs(group)) {
+    for (Run rest = run; rest.blocks > 0 && !search.done;) {
+      // mb_find_extent: whole chunks until there is enough.
+      std::int64_t length = std::int64_t{1} << chunk_order(rest.begin, rest.blocks, base);
+      while (length < search.wanted && length < rest.blocks) {
+        length += std::int64_t{1} << chunk_order(rest.begin + length, rest.blocks - length, base);
+      }
+      measure(search, {rest.begin, length});
+      rest = {rest.begin + length, rest.blocks - length};
+    }
+    if (search.done) return;
+  }
+  check_limits(search, true);
+}
+
+// ext4_mb_measure_extent.
+void Allocator::measure(Search& search, const Run& run) const {
+  ++search.found;
+  if (run.blocks == search.wanted) {
+    search.best = run;
+    search.done = true;
+    return;
+  }
+  const bool enough = search.best && search.best->blocks >= search.wanted;
+  if (!search.best || (!enough && run.blocks > search.best->blocks) ||
+      (enough && run.blocks > search.wanted && run.blocks < search.best->blocks)) {
+    search.best = run;
+  }
+  check_limits(search, false);
+}
+
+void Allocator::check_limits(Search& search, bool whole_group) const {
+  if (search.done || !search.best) return;
+  if (search.found > kMostFound) {
+    search.done = true;
+  } else if (search.best->blocks >= search.wanted) {
+    search.done = whole_group || search.found > kLeastFound;
+  }
+}
+
+}  // namespace flashlab::host::ext4

@@ -1,0 +1,349 @@
+#include "host/ext4/ext4.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.hpp"
+
+namespace flashlab::host::ext4 {
+
+namespace {
+
+using namespace literals;
+
+constexpr std::int64_t kPerGroup = 32'768;              // blocks: one bitmap block
+constexpr std::int64_t kMetadataPerFlexGroup = 8'224;   // 16 x (512 inode table + 2 bitmaps)
+constexpr std::int64_t kInodesPerBlock = 16;
+constexpr std::size_t kExtentsInInode = 4;
+
+std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+void count_length(Lengths& lengths, std::int64_t blocks) {
+  const int i = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(blocks))) - 1;
+  ++lengths[std::min(static_cast<std::size_t>(i), lengths.size() - 1)];
+}
+
+std::int64_t whole_blocks(const Machine& machine) { return machine.device().capacity() / kBlock; }
+
+}  // namespace
+
+Ext4::Ext4(Machine& machine, const Parameters& p)
+    : machine_(machine),
+      parameters_(p),
+      per_cache_block_(p.cache_block / kBlock),
+      groups_(whole_blocks(machine), kPerGroup),
+      allocator_(groups_, p.rules),
+      group_changed_(at(groups_.count())),
+      group_freed_(at(groups_.count())) {
+  require(per_cache_block_ >= 1 && std::has_single_bit(at(per_cache_block_)) &&
+              p.cache_block == kBlock * per_cache_block_,
+          "ext4: the page cache's block must be a power of two of 4 KiB");
+  require(p.discard == "none" || p.discard == "synchronous" || p.discard == "asynchronous",
+          "unknown discard '" + p.discard + "' (known: asynchronous, none, synchronous)");
+  require(p.commit > Nanos{0}, "ext4, commit: must be positive");
+  require(p.preallocation >= Bytes{0} && p.preallocation.count() % p.cache_block.count() == 0,
+          "ext4, preallocation: must be a multiple of the page cache's block");
+  require(p.rules.flex_groups >= 1, "ext4, flex_groups: at least 1");
+  lay_out(p);
+}
+
+// Inode tables and bitmaps of a flexible group lie in its first group, the journal in the middle.
+void Ext4::lay_out(const Parameters& p) {
+  const std::int64_t journal_blocks = p.journal / kBlock;
+  require(journal_blocks >= 16 && groups_.free_blocks() >= 4 * journal_blocks,
+          "ext4: the device is too small for the journal");
+  for (GroupNumber group = 0; group < groups_.count(); group += p.rules.flex_groups) {
+    const std::int64_t blocks = std::min(kMetadataPerFlexGroup, groups_.free_in(group));
+    groups_.take({group * kPerGroup, blocks});
+  }
+  BlockNumber begin = groups_.count() / 2 * kPerGroup;
+  journal_ = {begin, journal_blocks};
+  for (std::int64_t left = journal_blocks; left > 0;) {
+    const std::int64_t blocks = groups_.free_from(begin, left);
+    if (blocks > 0) {
+      groups_.take({begin, blocks});
+      left -= blocks;
+      begin += blocks;
+    } else {
+      ++begin;  // metadata of a group in between
+    }
+  }
+  std::int64_t occupied = p.occupied / kBlock;
+  require(occupied < groups_.free_blocks(), "ext4: the device is too small for the other files");
+  for (GroupNumber group = 0; occupied > 0; ++group) {
+    while (occupied > 0 && groups_.free_in(group) > 0) {
+      const Run free = groups_.runs(group).front();
+      const Run taken{free.begin, std::min(free.blocks, occupied)};
+      groups_.take(taken);
+      machine_.device().assume_written(
+          {lba_of(taken.begin), lba_of(taken.begin) + to_sectors(kBlock * taken.blocks)});
+      occupied -= taken.blocks;
+    }
+  }
+}
+
+Lba Ext4::lba_of(BlockNumber block) const { return to_lba(kBlock * block); }
+
+void Ext4::create(FileId id) {
+  if (files_.size() <= id) files_.resize(id + 1);
+  files_[id] = File{};
+  files_[id].number = ++created_;
+  change(files_[id]);
+  if (parameters_.preallocation > Bytes{0}) preallocate(files_[id]);
+}
+
+void Ext4::preallocate(File& file) {
+  for (std::int64_t left = parameters_.preallocation / kBlock; left > 0;) {
+    std::optional<Tail> tail;
+    if (!file.extents.empty()) {
+      const Extent& last = file.extents.back();
+      tail = Tail{last.logical + last.run.blocks, last.run.end()};
+    }
+    const std::optional<Run> run = allocator_.allocate_plain(file.number, left, tail);
+    if (!run) {
+      throw OperatingError(ErrorKind::disk_full,
+                           "the modelled device is too small for the files' preallocation");
+    }
+    append(file, *run);
+    left -= run->blocks;
+  }
+}
+
+void Ext4::append(File& file, const Run& run) {
+  change(groups_.group_of(run.begin));
+  change(file);
+  if (!file.extents.empty() && file.extents.back().run.end() == run.begin) {
+    file.extents.back().run.blocks += run.blocks;
+    return;
+  }
+  const std::int64_t logical =
+      file.extents.empty() ? 0 : file.extents.back().logical + file.extents.back().run.blocks;
+  file.extents.push_back({logical, run});
+  if (file.extents.size() == kExtentsInInode + 1) ++changed_blocks_;
+}
+
+void Ext4::change(File& file) {
+  if (std::exchange(file.changed, transaction_) == transaction_) return;
+  ++changed_files_;
+  if (file.extents.size() > kExtentsInInode) ++changed_blocks_;
+}
+
+void Ext4::change(GroupNumber group) {
+  if (std::exchange(group_changed_[at(group)], transaction_) != transaction_) ++changed_blocks_;
+}
+
+void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int64_t length) {
+  File& file = files_[id];
+  const std::int64_t end = (begin + blocks) * per_cache_block_;
+  while (true) {
+    std::optional<Tail> tail;
+    std::int64_t have = 0;
+    if (!file.extents.empty()) {
+      const Extent& last = file.extents.back();
+      have = last.logical + last.run.blocks;
+      tail = Tail{have, last.run.end()};
+    }
+    if (have >= end) return;
+    FLASHLAB_CHECK(begin * per_cache_block_ <= have);  // files are written from begin to end
+    const std::int64_t size = length * per_cache_block_;
+    const bool closed = !file.open && end == size;
+    const std::optional<Run> run =
+        closed ? allocator_.allocate_closed(end - have, size, tail, file.kept)
+               : allocator_.allocate(file.number, have, end - have, size, tail, file.kept);
+    if (!run) {
+      throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
+    }
+    append(file, *run);
+  }
+}
+
+// ext4_release_file: what is kept goes with the last writer, unless more is about to be written.
+void Ext4::close(FileId id, bool clean) {
+  File& file = files_[id];
+  file.open = false;
+  if (!clean || !file.kept) return;
+  groups_.give_back(file.kept->run);
+  file.kept.reset();
+}
+
+Place Ext4::find(FileId id, std::int64_t begin, std::int64_t blocks) const {
+  const std::vector<Extent>& extents = files_[id].extents;
+  const std::int64_t logical = begin * per_cache_block_;
+  const auto after = std::upper_bound(
+      extents.begin(), extents.end(), logical,
+      [](std::int64_t wanted, const Extent& extent) { return wanted < extent.logical; });
+  FLASHLAB_CHECK(after != extents.begin());
+  const Extent& extent = *std::prev(after);
+  const std::int64_t offset = logical - extent.logical;
+  const std::int64_t together = (extent.run.blocks - offset) / per_cache_block_;
+  FLASHLAB_CHECK(together > 0);  // all lengths are whole blocks of the page cache
+  return {lba_of(extent.run.begin + offset), std::min(blocks, together)};
+}
+
+std::vector<Run> Ext4::runs(FileId id) const {
+  std::vector<Run> runs;
+  for (const Extent& extent : files_[id].extents) runs.push_back(extent.run);
+  return runs;
+}
+
+void Ext4::remove(FileId id) {
+  File& file = files_[id];
+  change(file);
+  if (file.kept) groups_.give_back(file.kept->run);
+  ++counters_.files;
+  counters_.extents += file.extents.size();
+  for (const Extent& extent : file.extents) {
+    count_length(counters_.extent_lengths, extent.run.blocks);
+    // An extent may go on from one group to the next.
+    for (Run rest = extent.run; rest.blocks > 0;) {
+      const BlockNumber border = (groups_.group_of(rest.begin) + 1) * kPerGroup;
+      const Run part{rest.begin, std::min(rest.blocks, border - rest.begin)};
+      change(groups_.group_of(part.begin));
+      freed_.push_back(part);
+      rest = {part.end(), rest.blocks - part.blocks};
+    }
+  }
+  file = File{};
+}
+
+void Ext4::io_done(std::uint32_t cookie) {
+  io_ended_[cookie] = true;
+  machine_.wake(waiting_[cookie]);
+}
+
+void Ext4::transfer(Process self, const Request& request) {
+  if (free_cookies_.empty()) {
+    free_cookies_.push_back(static_cast<std::uint32_t>(waiting_.size()));
+    waiting_.emplace_back();
+    io_ended_.push_back(false);
+  }
+  const std::uint32_t cookie = free_cookies_.back();
+  free_cookies_.pop_back();
+  waiting_[cookie] = self;
+  io_ended_[cookie] = false;
+  machine_.submit(self, request, *this, cookie);
+  machine_.wait(self, [&] { return io_ended_[cookie] != 0; });
+  free_cookies_.push_back(cookie);
+}
+
+void Ext4::run_journal(Process self) {
+  while (!stopped_) {
+    machine_.sleep_until(self, machine_.now() + parameters_.commit);
+    if (!committing_) commit(self);
+  }
+}
+
+void Ext4::stop() {
+  stopped_ = true;
+  if (idle_worker_) machine_.wake(*idle_worker_);
+}
+
+void Ext4::sync(Process self) {
+  // Whoever commits wakes nobody: look again after a while, as long as that takes.
+  const auto pause = [&] { machine_.sleep_until(self, machine_.now() + 1_ms); };
+  while (committing_) pause();
+  commit(self);
+  while (!to_discard_.empty() || discarding_) pause();
+}
+
+void Ext4::commit(Process self) {
+  if (changed_files_ == 0 && changed_blocks_ == 0) return;
+  committing_ = true;
+  const std::int64_t blocks =
+      changed_blocks_ + ceil_div(changed_files_, kInodesPerBlock) + 2;  // descriptor, commit
+  const std::vector<Run> freed = merged(std::exchange(freed_, {}), kPerGroup);
+  ++transaction_;
+  changed_blocks_ = 0;
+  changed_files_ = 0;
+  ++counters_.commits;
+  write_journal(self, blocks);
+  for (const Run& run : freed) {
+    if (parameters_.discard == "synchronous") discard(self, run);
+    groups_.give_back(run);
+    group_freed_[at(groups_.group_of(run.begin))] = true;
+    if (parameters_.discard == "asynchronous") to_discard_.push_back(run);
+  }
+  committing_ = false;
+  if (idle_worker_ && !to_discard_.empty()) machine_.wake(*idle_worker_);
+}
+
+void Ext4::write_journal(Process self, std::int64_t blocks) {
+  counters_.journal_blocks += static_cast<std::uint64_t>(blocks);
+  for (std::int64_t left = std::min(blocks, journal_.blocks); left > 0;) {
+    const std::int64_t now = std::min(left, journal_.blocks - journal_at_);
+    transfer(self, {Op::write, lba_of(journal_.begin + journal_at_), to_sectors(kBlock * now)});
+    journal_at_ = (journal_at_ + now) % journal_.blocks;
+    left -= now;
+  }
+  transfer(self, {Op::flush, Lba{0}, Sectors{0}});
+}
+
+void Ext4::discard(Process self, const Run& run) {
+  const Nanos begin = machine_.now();
+  ++counters_.discards;
+  counters_.discarded_blocks += static_cast<std::uint64_t>(run.blocks);
+  count_length(counters_.discard_lengths, run.blocks);
+  transfer(self, {Op::trim, lba_of(run.begin), to_sectors(kBlock * run.blocks)});
+  counters_.discard_wait += machine_.now() - begin;
+}
+
+// What of the run is free, and nobody's until it is discarded.
+void Ext4::discard_free(Process self, const Run& run) {
+  std::int64_t free = 0;
+  for (BlockNumber block = run.begin; block < run.end();) {
+    const std::int64_t length = groups_.free_from(block, run.end() - block);
+    if (length == 0) {
+      ++block;
+      continue;
+    }
+    const Run part{block, length};
+    groups_.take(part);
+    discard(self, part);
+    groups_.give_back(part);
+    free += length;
+    block = part.end();
+  }
+  counters_.reused_blocks += static_cast<std::uint64_t>(run.blocks - free);
+}
+
+void Ext4::run_discards(Process self) {
+  while (true) {
+    idle_worker_ = self;
+    machine_.wait(self, [&] { return stopped_ || !to_discard_.empty(); });
+    idle_worker_.reset();
+    if (to_discard_.empty()) return;
+    discarding_ = true;
+    while (!to_discard_.empty()) {
+      const Run run = to_discard_.front();
+      to_discard_.pop_front();
+      discard_free(self, run);
+    }
+    discarding_ = false;
+  }
+}
+
+void Ext4::trim_free_space(Process self) {
+  for (GroupNumber group = 0; group < groups_.count(); ++group) {
+    if (!std::exchange(group_freed_[at(group)], false)) continue;
+    const std::vector<Run> free = groups_.runs(group);
+    for (const Run& run : free) discard_free(self, run);
+  }
+}
+
+std::vector<Run> Ext4::merged(std::vector<Run> runs, std::int64_t per_group) {
+  std::sort(runs.begin(), runs.end(),
+            [](const Run& a, const Run& b) { return a.begin < b.begin; });
+  std::vector<Run> out;
+  for (const Run& run : runs) {
+    const bool joins = !out.empty() && out.back().end() == run.begin &&
+                       out.back().begin / per_group == run.begin / per_group;
+    if (joins) {
+      out.back().blocks += run.blocks;
+    } else {
+      out.push_back(run);
+    }
+  }
+  return out;
+}
+
+}  // namespace flashlab::host::ext4

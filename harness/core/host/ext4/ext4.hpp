@@ -1,0 +1,137 @@
+// ext4 as temporary files see it: where their blocks go, and what becomes of them when a file is
+// deleted: the journal's next commit frees them, and with discard tells the drive.
+//
+//  - A transaction takes what happens within `commit` of time; its commit writes the metadata blocks
+//    that were changed to the journal, and flushes.
+//  - Freed extents that touch each other in one group and one transaction become one discard.
+//  - discard `synchronous` (before Linux 4.13): the commit itself waits for one discard after the
+//    other, and blocks are free only then. `asynchronous` (since 5.14): blocks are free with the
+//    commit, a worker discards what of them is still free, one after the other.
+//  - `preallocation` is fallocate(KEEP_SIZE) for each new file; what a file has beyond its end is
+//    given back with it.
+// Not modelled: metadata's way home (checkpoints), directories, a journal that is full.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/ext4/allocator.hpp"
+#include "host/ext4/groups.hpp"
+#include "host/file_system.hpp"
+#include "host/machine.hpp"
+
+namespace flashlab::host::ext4 {
+
+inline constexpr Bytes kBlock{4096};
+
+struct Parameters {
+  Bytes cache_block;                 // the page cache's: a multiple of kBlock
+  std::string discard = "none";      // none, synchronous, asynchronous
+  Nanos commit{5'000'000'000};       // the mount option
+  Bytes preallocation;               // of each new file; 0: none
+  Bytes journal{128 * 1024 * 1024};  // in the middle of the device
+  Bytes occupied;                    // other files, from the beginning on, which stay
+  AllocatorRules rules;
+};
+
+// By length: [2^i, 2^(i+1)) blocks of 4 KiB.
+using Lengths = std::array<std::uint64_t, 24>;
+
+struct Counters {
+  std::uint64_t files = 0;    // removed
+  std::uint64_t extents = 0;  // of removed files
+  std::uint64_t commits = 0;
+  std::uint64_t journal_blocks = 0;
+  std::uint64_t discards = 0;
+  std::uint64_t discarded_blocks = 0;
+  std::uint64_t reused_blocks = 0;  // taken again before the worker came to discard them
+  Nanos discard_wait;               // of the commit or the worker
+  Lengths extent_lengths{};
+  Lengths discard_lengths{};
+};
+
+class Ext4 final : public FileSystem, private IoOwner {
+ public:
+  // As large as the machine's device. Throws OperatingError for parameters that make none.
+  Ext4(Machine& machine, const Parameters& parameters);
+
+  void create(FileId file) override;
+  void remove(FileId file) override;
+  void close(FileId file, bool clean) override;
+  void open(FileId file) override { files_[file].open = true; }
+  void allocate(FileId file, std::int64_t begin, std::int64_t blocks, std::int64_t length) override;
+  [[nodiscard]] Place find(FileId file, std::int64_t begin, std::int64_t blocks) const override;
+
+  // The bodies of two of the kernel's threads. They end some time after stop().
+  void run_journal(Process self);
+  void run_discards(Process self);
+  void stop();
+  // The running process has all that was freed so far committed, and discarded if it is to be.
+  void sync(Process self);
+  // Discards all free space of groups in which something was freed since the last time (FITRIM).
+  void trim_free_space(Process self);
+
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] const Allocator& allocator() const { return allocator_; }
+  [[nodiscard]] const Groups& groups() const { return groups_; }
+  // What a file has, ascending; extents that touch are one.
+  [[nodiscard]] std::vector<Run> runs(FileId file) const;
+
+ private:
+  struct Extent {
+    std::int64_t logical = 0;
+    Run run;
+  };
+  struct File {
+    std::vector<Extent> extents;
+    std::optional<Preallocation> kept;
+    std::uint64_t changed = 0;  // the transaction in which it last was
+    std::uint64_t number = 0;
+    bool open = true;
+  };
+
+  void io_done(std::uint32_t cookie) override;
+  void transfer(Process self, const Request& request);
+  void lay_out(const Parameters& parameters);
+  void preallocate(File& file);
+  void append(File& file, const Run& run);
+  void change(File& file);
+  void change(GroupNumber group);
+  void commit(Process self);
+  void write_journal(Process self, std::int64_t blocks);
+  void discard(Process self, const Run& run);
+  void discard_free(Process self, const Run& run);
+  [[nodiscard]] static std::vector<Run> merged(std::vector<Run> runs, std::int64_t per_group);
+  [[nodiscard]] Lba lba_of(BlockNumber block) const;
+
+  Machine& machine_;
+  Parameters parameters_;
+  std::int64_t per_cache_block_;
+  Groups groups_;
+  Allocator allocator_;
+  std::vector<File> files_;
+  std::uint64_t created_ = 0;
+  Run journal_;
+  std::int64_t journal_at_ = 0;
+  std::uint64_t transaction_ = 1;
+  std::int64_t changed_blocks_ = 0;             // metadata blocks of the running transaction
+  std::int64_t changed_files_ = 0;
+  std::vector<std::uint64_t> group_changed_;    // by group: the last transaction that did
+  std::vector<char> group_freed_;               // by group: since it was trimmed
+  std::vector<Run> freed_;                      // in the running transaction
+  std::deque<Run> to_discard_;                  // by the worker
+  std::vector<Process> waiting_;                // by cookie
+  std::vector<char> io_ended_;                  // by cookie
+  std::vector<std::uint32_t> free_cookies_;
+  std::optional<Process> idle_worker_;
+  bool committing_ = false;
+  bool discarding_ = false;
+  bool stopped_ = false;
+  Counters counters_;
+};
+
+}  // namespace flashlab::host::ext4

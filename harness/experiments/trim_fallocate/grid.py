@@ -1,0 +1,156 @@
+"""The grid: trim x preallocation on each drive, the paper's work_mem sweep, and what we add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from harness.errors import UnknownName
+from harness.experiments.base import Point, Scalar
+from harness.units import format_bytes, parse_bytes
+
+SCALES: Final = {"smoke": 1 / 256, "small": 1 / 32, "paper": 1.0}
+"""Database, memory, open files and drive over the paper's, by scale name; a batch's file stays."""
+
+BASE: Final = "paper"
+"""The variant in which nothing is varied."""
+
+WORKLOADS: Final = ("hash_join", "sort", "hash_aggregate", "create_index")
+POLICIES: Final = ("none", "discard", "fstrim")
+
+
+def _size(text: object) -> object:
+    parse_bytes(str(text))
+    return text
+
+
+def _scale(name: object) -> object:
+    if name not in SCALES:
+        raise UnknownName("scale", str(name), SCALES)
+    return name
+
+
+Scale = Annotated[str, BeforeValidator(_scale)]
+SizeText = Annotated[str, BeforeValidator(_size)]
+Policy = Literal["none", "discard", "fstrim"]
+Workload = Literal["hash_join", "sort", "hash_aggregate", "create_index"]
+
+
+class Drive(BaseModel):
+    """What runs on one drive.
+
+    `scale_factor` is TPC-H's; `preallocation` the size in the cells with fallocate;
+    `shared_buffers` what the server takes of the memory; `device` the drive's size, if it is to be
+    a smaller one that behaves alike.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scale_factor: float = Field(gt=0, le=1000)
+    work_mem: SizeText
+    preallocation: SizeText
+    repetitions: int = Field(ge=1, le=1000)
+    shared_buffers: SizeText = "128 MiB"
+    device: SizeText | None = None
+
+
+class Variant(BaseModel):
+    """A what-if on some cells: other profile parameters, policies, sizes or workloads."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    why: str
+    drives: list[str] = []
+    trim: list[Policy] = ["none", "discard"]
+    preallocation: list[SizeText] | None = None
+    work_mems: list[SizeText] | None = None
+    repetitions: int | None = Field(None, ge=1, le=1000)
+    overrides: dict[str, str] = {}
+    workload: Workload = "hash_join"
+
+
+class Parameters(BaseModel):
+    """The grid. Sizes are the paper's; `scale` shrinks them.
+
+    `page_cache`, `dirty_ratio` and `max_files` are for tiers with a kernel of their own; a modelled
+    host says itself what memory it has.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scale: Scale = "paper"
+    drives: dict[str, Drive]
+    page_cache: SizeText = "600 MiB"
+    dirty_ratio: float = Field(0.3, gt=0, le=1)
+    max_files: int = Field(1000, ge=25)
+    variants: dict[str, Variant] = {}
+
+    @property
+    def ratio(self) -> float:
+        """Database and drive over the paper's."""
+        return SCALES[self.scale]
+
+
+def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
+    """Every cell once, in a fixed order: the longest first."""
+    unique: dict[str, Point] = {}
+    for values in _settings(parameters, devices):
+        variant = parameters.variants.get(str(values["variant"]))
+        depends = {k: str(v) for k, v in variant.overrides.items()} if variant else {}
+        unique.setdefault((point := Point(values, _label(values), depends)).id, point)
+    return list(unique.values())
+
+
+def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:
+    known = [device for device in devices if device in p.drives]
+    for device in sorted(known, key=lambda d: -p.drives[d].repetitions * p.drives[d].scale_factor):
+        for trim in ("none", "discard"):
+            for preallocation in ("0 B", p.drives[device].preallocation):
+                yield _setting(p, device, trim, preallocation, BASE, Variant(why=""))
+    for name, variant in p.variants.items():
+        for device in variant.drives or known:
+            if device not in known:
+                continue
+            drive = p.drives[device]
+            for trim in variant.trim:
+                for size in variant.preallocation or ("0 B", drive.preallocation):
+                    for work_mem in variant.work_mems or [drive.work_mem]:
+                        yield _setting(p, device, trim, size, name, variant, work_mem)
+
+
+def _setting(
+    p: Parameters,
+    device: str,
+    trim: str,
+    preallocation: str,
+    name: str,
+    variant: Variant,
+    work_mem: str = "",
+) -> dict[str, Scalar]:
+    drive = p.drives[device]
+    return {
+        "device": device,
+        "variant": name,
+        "workload": variant.workload,
+        "trim": trim,
+        "preallocation_bytes": parse_bytes(preallocation),
+        "work_mem_bytes": parse_bytes(work_mem or drive.work_mem),
+        "scale_factor": drive.scale_factor * p.ratio,
+        "size_ratio_to_paper": p.ratio,
+        "repetitions": variant.repetitions or drive.repetitions,
+        "shared_buffers_bytes": int(parse_bytes(drive.shared_buffers) * p.ratio),
+        "page_cache_bytes": int(parse_bytes(p.page_cache) * p.ratio),
+        "dirty_ratio": p.dirty_ratio,
+        "max_files": p.max_files,
+        "device_bytes": parse_bytes(drive.device) if drive.device else 0,
+    }
+
+
+def _label(values: dict[str, Scalar]) -> str:
+    extra = "" if values["variant"] == BASE else f" [{values['variant']}]"
+    size = int(values["preallocation_bytes"])
+    fallocate = f"fallocate {format_bytes(float(size))}" if size else "no fallocate"
+    work_mem = format_bytes(float(values["work_mem_bytes"]))
+    return f"{values['device']} trim {values['trim']}, {fallocate}, work_mem {work_mem}{extra}"

@@ -1,0 +1,279 @@
+"""The run of one cell in virtual time: PostgreSQL's hash join over the modelled ext4 and drive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import _core
+from harness.devices import scaling
+from harness.devices.profiles import HostProfile, SsdProfile
+from harness.errors import BadParameter
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.trim_fallocate import hash_batches
+from harness.tiers.simulated import SimulatedBench, SimulatedMachine
+
+_TRACED_ROWS: Final = 20_000
+_RESERVED_FILES: Final = 10
+"""Of max_files_per_process: PostgreSQL keeps them back (NUM_RESERVED_FDS)."""
+
+_MINIMAL_TUPLE_BYTES: Final = 4 + 16
+"""In a batch file: the hash value, and a minimal tuple's header."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A TPC-H table of scale factor 1 as PostgreSQL 12 to 17 store it.
+
+    `width_bytes`: of a row's data, without headers, on average.
+    """
+
+    rows: int
+    heap_bytes: int
+    width_bytes: float
+
+
+# Measured on a loaded table of scale factor 1: count(*), pg_relation_size, avg(pg_column_size(t.*))
+# less its header of 24 bytes.
+ORDERS: Final = Table(1_500_000, 213_729_280, 103.6)
+LINEITEM: Final = Table(6_001_215, 922_288_128, 119.6)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One repetition, in differences to the one before. Times in s."""
+
+    partition_s: float
+    join_s: float
+    settle_s: float
+    files: Mapping[str, Any]
+    device: Mapping[str, int]
+
+    @property
+    def elapsed_s(self) -> float:
+        """The query's."""
+        return self.partition_s + self.join_s
+
+    @property
+    def waf_ratio(self) -> float:
+        """Bytes programmed over bytes written by the host."""
+        return self.device["nand_write_bytes"] / max(self.device["write_bytes"], 1)
+
+
+def run_point(
+    v: Mapping[str, Scalar], overrides: Mapping[str, str], bench: SimulatedBench
+) -> Measurement:
+    """All repetitions of one cell. Raises BadParameter, DiskFull, Interrupted."""
+    if v["workload"] != "hash_join":
+        raise BadParameter(f"{v['workload']}: the simulated tier models the hash join only")
+    machine = bench.machine(str(v["device"]), overrides=overrides)
+    result = simulate(machine, v, bench.cancel)
+    runs = repetitions(result)
+    return Measurement(_metrics(runs, result, v), _series(runs), trace=_trace(result["trace"]))
+
+
+def simulate(
+    machine: SimulatedMachine, v: Mapping[str, Scalar], cancel: _core.Cancel
+) -> dict[str, Any]:
+    """`_core.run_hash_joins` of a cell's values on that machine. Raises as `run_point`."""
+    host = machine.host
+    if host.page_cache is None or host.hash_join is None or host.ext4 is None:
+        raise BadParameter(
+            f"host profile {host.title}: needs page_cache, hash_join and ext4 for this study"
+        )
+    cpu, ext4 = host.hash_join, host.ext4
+    batches = batches_of(v)
+    discard = ext4.discard.value if v["trim"] == "discard" else "none"
+    requests = _requests(v)
+    return _core.run_hash_joins(
+        _device(machine, v).to_core(),
+        host.to_core(),
+        _page_cache(host, v),
+        _core.Ext4Parameters(
+            cache_block_bytes=hash_batches.BLOCK_BYTES,
+            discard=discard,
+            commit_ns=ext4.commit_interval.value,
+            preallocation_bytes=int(v["preallocation_bytes"]),
+            journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
+            recent=ext4.recent_allocator.value,
+        ),
+        _core.HashJoinSpec(
+            inner=_input(ORDERS, v),
+            outer=_input(LINEITEM, v),
+            batches=batches,
+            repetitions=int(v["repetitions"]),
+            scan_cpu_ns=cpu.partition_tuple_cpu.value,
+            build_cpu_ns=cpu.build_tuple_cpu.value,
+            probe_cpu_ns=cpu.probe_tuple_cpu.value,
+            open_cpu_ns=cpu.reopen_cpu.value,
+            open_files=_open_files(v),
+            table_rate_bytes_per_s=cpu.heap_rate.value,
+            trim_after=v["trim"] == "fstrim",
+            traced=0,
+            trace_every=max(requests // _TRACED_ROWS, 1),
+        ),
+        cancel,
+    )
+
+
+def batches_of(v: Mapping[str, Scalar]) -> int:
+    """What PostgreSQL cuts the join into. Raises BadParameter if it fits into memory."""
+    rows = max(int(ORDERS.rows * float(v["scale_factor"])), 1)
+    batches = hash_batches.batches(rows, ORDERS.width_bytes, int(v["work_mem_bytes"]))
+    if batches == 1:
+        raise BadParameter("the hash table fits into work_mem: no temporary file is written")
+    return batches
+
+
+def _ratio(v: Mapping[str, Scalar]) -> float:
+    return float(v["size_ratio_to_paper"])
+
+
+def _open_files(v: Mapping[str, Scalar]) -> int:
+    return max(int((int(v["max_files"]) - _RESERVED_FILES) * _ratio(v)), 2)
+
+
+def _input(table: Table, v: Mapping[str, Scalar]) -> _core.JoinInput:
+    scale = float(v["scale_factor"])
+    return _core.JoinInput(
+        tuples=max(int(table.rows * scale), 1),
+        heap_bytes=max(int(table.heap_bytes * scale), 8192),
+        temp_tuple_bytes=table.width_bytes + _MINIMAL_TUPLE_BYTES,
+    )
+
+
+def _requests(v: Mapping[str, Scalar]) -> int:
+    """Roughly, of one repetition."""
+    spilled = float(v["scale_factor"]) * (ORDERS.heap_bytes + LINEITEM.heap_bytes)
+    return int(2 * spilled / (64 << 10))
+
+
+def _device(machine: SimulatedMachine, v: Mapping[str, Scalar]) -> SsdProfile:
+    """The drive, or a smaller one that behaves like it."""
+    profile = machine.device
+    if not isinstance(profile, SsdProfile):
+        raise BadParameter(f"{profile.title}: a disk has no TRIM; choose a flash drive")
+    size_bytes = int(v["device_bytes"]) or int(profile.parameters.capacity.value * _ratio(v))
+    if size_bytes == profile.parameters.capacity.value:
+        return profile
+    return scaling.scaled_to(profile, size_bytes >> 20 << 20)
+
+
+def _page_cache(host: HostProfile, v: Mapping[str, Scalar]) -> _core.PageCacheParameters:
+    cache = host.page_cache
+    assert cache is not None
+    memory_bytes = (
+        int(cache.memory.value * _ratio(v))
+        - int(v["shared_buffers_bytes"])
+        - int(v["work_mem_bytes"])
+    )
+    if memory_bytes < 64 * hash_batches.BLOCK_BYTES:
+        raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
+    return _core.PageCacheParameters(
+        memory_bytes=memory_bytes,
+        block_bytes=hash_batches.BLOCK_BYTES,
+        read_ahead_bytes=cache.read_ahead.value,
+        dirty_background_ratio=cache.dirty_background.value,
+        dirty_ratio=cache.dirty.value,
+        queue_limit=cache.queue_limit.value,
+        segment_bytes=cache.segment.value,
+        copy_cpu_ns=cache.copy_cpu.value,
+    )
+
+
+def repetitions(result: Mapping[str, Any]) -> list[Run]:
+    """The repetitions' own shares of counters that go on from one to the next."""
+    runs: list[Run] = []
+    before: Mapping[str, Any] = {"files": {}, "device": {}}
+    for run in result["runs"]:
+        runs.append(
+            Run(
+                partition_s=(run["partitioned_ns"] - run["begun_ns"]) / 1e9,
+                join_s=(run["joined_ns"] - run["partitioned_ns"]) / 1e9,
+                settle_s=(run["settled_ns"] - run["joined_ns"]) / 1e9,
+                files=_difference(run["files"], before["files"]),
+                device=_difference(run["device"], before["device"]),
+            )
+        )
+        before = run
+    return runs
+
+
+def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: [a - b for a, b in zip(value, before.get(name, [0] * len(value)), strict=True)]
+        if isinstance(value, list)
+        else value - before.get(name, 0)
+        for name, value in now.items()
+    }
+
+
+def _metrics(
+    runs: Sequence[Run], result: Mapping[str, Any], v: Mapping[str, Scalar]
+) -> dict[str, int | float]:
+    """The flat record; names and meanings as on the tiers with a real server."""
+
+    def mean(values: Sequence[float]) -> float:
+        return float(sum(values)) / len(values)
+
+    def whole(name: str) -> int:
+        return int(sum(run.files[name] for run in runs))
+
+    files = max(whole("files"), 1)
+    written = sum(run.device["write_bytes"] for run in runs)
+    return {
+        "batches": batches_of(v),
+        "elapsed_s": mean([run.elapsed_s for run in runs]),
+        "partition_s": mean([run.partition_s for run in runs]),
+        "join_s": mean([run.join_s for run in runs]),
+        "settle_s": mean([run.settle_s for run in runs]),
+        "first_elapsed_s": runs[0].elapsed_s,
+        "last_elapsed_s": runs[-1].elapsed_s,
+        "first_join_s": runs[0].join_s,
+        "first_partition_s": runs[0].partition_s,
+        "waf_ratio": sum(run.device["nand_write_bytes"] for run in runs) / max(written, 1),
+        "first_waf_ratio": runs[0].waf_ratio,
+        "last_waf_ratio": runs[-1].waf_ratio,
+        "temp_files": files / len(runs),
+        "extents_per_file": whole("extents") / files,
+        "trim_commands": whole("discards") / len(runs),
+        "trim_bytes": whole("discarded_blocks") * 4096 / len(runs),
+        "trim_wait_s": whole("discard_wait_ns") / 1e9 / len(runs),
+        "first_extents_per_file": runs[0].files["extents"] / max(runs[0].files["files"], 1),
+        "temp_written_bytes": result["temp_blocks"] * hash_batches.BLOCK_BYTES,
+        "temp_read_bytes": result["read_blocks"] * hash_batches.BLOCK_BYTES / len(runs),
+        "read_wait_s": result["read_wait_ns"] / 1e9 / len(runs),
+        "write_wait_s": result["write_wait_ns"] / 1e9 / len(runs),
+        "device_requests": result["device_requests"],
+        **{f"device_{n}": sum(run.device[n] for run in runs) for n in runs[0].device},
+    }
+
+
+def _series(runs: Sequence[Run]) -> dict[str, list[int] | list[float]]:
+    """Per repetition; and how long extents and TRIMs were, all repetitions together."""
+
+    def lengths(name: str) -> list[int]:
+        return [sum(column) for column in zip(*(run.files[name] for run in runs), strict=True)]
+
+    return {
+        "repetition_elapsed_s": [run.elapsed_s for run in runs],
+        "repetition_partition_s": [run.partition_s for run in runs],
+        "repetition_join_s": [run.join_s for run in runs],
+        "repetition_settle_s": [run.settle_s for run in runs],
+        "repetition_waf_ratio": [run.waf_ratio for run in runs],
+        "repetition_trim_commands": [int(run.files["discards"]) for run in runs],
+        "repetition_trim_bytes": [int(run.files["discarded_blocks"]) * 4096 for run in runs],
+        "repetition_extents": [int(run.files["extents"]) for run in runs],
+        "repetition_files": [int(run.files["files"]) for run in runs],
+        "trim_length_histogram": lengths("discard_lengths"),
+        "extent_length_histogram": lengths("extent_lengths"),
+    }
+
+
+def _trace(trace: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+    """Some of the first repetition's requests: time_ns, lba, sectors, op (0 read, 1 write, 2 TRIM)."""
+    return dict(trace)
