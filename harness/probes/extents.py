@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 _DATA: Final = 0x20
 """EXT4_MB_HINT_DATA (fs/ext4/ext4.h): blocks of a regular file, not of its tree or of a folder."""
 
+_TREE: Final = 0x1
+"""EXT4_FREE_BLOCKS_METADATA: a block of a file's tree, which also goes when extents are merged."""
+
 _COLUMNS: Final = ("event", "time_ns", "inode", "logical_block", "block", "blocks", "flags")
 
 
@@ -68,7 +71,7 @@ def files(recording: Path) -> list[File]:
                 file = present[inode] = File(inode, time_ns)
                 found.append(file)
             file.pieces.append(Piece(logical, block, blocks))
-        elif event == "free" and inode in present:
+        elif event == "free" and not flags & _TREE and inode in present:
             file = present[inode]
             file.freed_ns = file.freed_ns or time_ns
     return found

@@ -163,6 +163,7 @@ class _Cell:
         block_device = filesystems.device_of(self.folder)
         block, ext4 = recordings / "block.parquet", recordings / "ext4.parquet"
         mounts.sync(self.folder)
+        server_memory.forget_files(self.server)
         self.memory.look()
         self.device.begin()
         # Their ends prove that they are complete; ext4's last, as it sees what the other cannot.
