@@ -116,6 +116,7 @@ def test_deleted_files_are_discarded_if_asked_for(tmp_path: Path, *, discard: bo
         assert filesystems.device_of(folder) == device
         (folder / "file").write_bytes(b"x" * (8 << 20))
         mounts.sync(folder)
+        before = counters.read(device)
         (folder / "file").unlink()
         mounts.sync(folder)
 

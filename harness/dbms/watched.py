@@ -15,6 +15,7 @@ from harness.errors import DiskFull, Interrupted, ServerError
 _POLL_S: Final = 0.05
 _CANCEL_LIMIT_S: Final = 30.0
 _NO_SPACE: Final = "53100"
+_NO_ROOM: Final = "No space left on device"  # PostgreSQL has no code for a file that it cannot make
 _SHUTTING_DOWN: Final = "57P"
 
 
@@ -49,7 +50,7 @@ def _told(error: BaseException, server: Server, full: str) -> BaseException:
     if not isinstance(error, psycopg.Error):
         return error
     first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-    if error.sqlstate == _NO_SPACE:
+    if error.sqlstate == _NO_SPACE or _NO_ROOM in first[0]:
         return DiskFull(
             f"PostgreSQL's temp files do not fit on the device under test ({first[0]}): {full}"
         )

@@ -65,7 +65,7 @@ def files(recording: Path) -> list[File]:
     found: list[File] = []
     present: dict[int, File] = {}
     for event, time_ns, inode, logical, block, blocks, flags in zip(*columns, strict=True):
-        if event == "allocate" and flags & _DATA:
+        if event == "allocate" and flags & _DATA and blocks:  # 0: there were none to be had
             file = present.get(inode)
             if file is None or file.freed_ns:
                 file = present[inode] = File(inode, time_ns)

@@ -11,8 +11,10 @@
  * Punching a hole there would not free them: ext4 ignores what lies behind the end of a file.
  *
  * If the blocks cannot be had, the open fails with the reason (ENOSPC, EOPNOTSUPP) and the file is
- * gone: a run without preallocation must not pass as one with it. If the tail cannot be given back,
- * nothing is said: the server deletes the file next.
+ * gone: a run without preallocation must not pass as one with it. So does every later one of that
+ * process: PostgreSQL would go on with temporary files in the database's own folder, which is not
+ * on the device under test. If the tail cannot be given back, nothing is said: the server deletes
+ * the file next.
  *
  * A descriptor is known by its process and by its file, so one that was inherited, or that became
  * another file's unseen (dup2, a call past the C library), is left alone.
@@ -43,6 +45,7 @@ struct file {
 
 static struct file created[MOST_FILES];
 static off_t wanted_bytes;
+static int refused;
 
 __attribute__((constructor)) static void read_setting(void) {
   const char* text = getenv("FLASHLAB_TEMP_FILE_BYTES");
@@ -72,21 +75,19 @@ static int is_temp_file(const char* path, int flags) {
          strstr(path, "pgsql_tmp");
 }
 
-/* Returns 0, or what was wrong. */
+/* Returns 0, or what was wrong: now, or the first time that anything was. */
 static int allocate(int fd) {
   struct stat facts;
   if (fstat(fd, &facts) || !S_ISREG(facts.st_mode) || facts.st_size) {
     return 0;
   }
-  while (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, wanted_bytes)) {
-    if (errno != EINTR) {
-      return errno;
-    }
+  while (!refused && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, wanted_bytes)) {
+    refused = errno == EINTR ? 0 : errno;
   }
-  if (fd < MOST_FILES) {
+  if (!refused && fd < MOST_FILES) {
     created[fd] = (struct file){getpid(), facts.st_dev, facts.st_ino};
   }
-  return 0;
+  return refused;
 }
 
 /* What an open returns: `fd`, or -1 with errno and the file deleted. */
