@@ -18,7 +18,6 @@ device the processor is that many times faster.
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ from typing import Any, Final
 import duckdb
 import psycopg
 
-from harness import mounts
+from harness import leases, mounts
 from harness.dbms import postgres, server_memory, temp_files
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
@@ -104,8 +103,9 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
             seed=int(v.get("seed", 0)),
             size_bytes=int(v["device_bytes"]),
         ) as device,
-        tempfile.TemporaryDirectory(dir=traces, prefix=".recording-") as recordings,
+        leases.open_lease() as lease,
     ):
+        recordings = lease.new_folder(traces, "recording-")
         with (
             device.filesystem(
                 dirty_bytes=round(float(v["dirty_ratio"]) * page_cache_bytes),
@@ -122,7 +122,7 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
             cell = _Cell(v, bench, device, folder, server, tables)
             _load(server, tables)
             server.use_for_temp_files(folder)
-            repetitions, trace, files = cell.run(Path(recordings))
+            repetitions, trace, files = cell.run(recordings)
             found = device.counters()
             version = server.number
         kept = traces / "block.parquet"
