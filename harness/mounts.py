@@ -84,9 +84,11 @@ def unmount(mount: Mount) -> str:
     return f"unmounted {mount.point} lazily: it ends when {who} leaves it"
 
 
-def sync(point: Path) -> None:
-    """Writes back all that a file system has not written yet. Raises TargetError."""
-    if said := _call("sync", "--file-system", str(point)):
+def sync(point: Path, limit_s: float = _LIMIT_S) -> None:
+    """Writes back all that a file system has not written yet. Raises TargetError, and Hangs if that
+    takes longer than the limit.
+    """
+    if said := _call("sync", "--file-system", str(point), limit_s=limit_s):
         raise TargetError(f"{point}: {said}")
 
 
@@ -112,7 +114,7 @@ def _umount(point: Path, *options: str) -> str:
     return _call("umount", "--internal-only", *options, str(point))
 
 
-def _call(program: str, *arguments: str) -> str:
+def _call(program: str, *arguments: str, limit_s: float = _LIMIT_S) -> str:
     process = subprocess.Popen(
         [find_program(program), *arguments],
         stdin=subprocess.DEVNULL,
@@ -121,7 +123,7 @@ def _call(program: str, *arguments: str) -> str:
         text=True,
     )
     try:
-        _, said = process.communicate(timeout=_LIMIT_S)
+        _, said = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired as error:
         process.kill()  # it ends when the kernel lets it; nobody waits for that
         raise Hangs(f"{program} {arguments[-1]} does not end") from error

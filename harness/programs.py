@@ -10,7 +10,9 @@ from harness.errors import MissingTool
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PACKAGES: Final = {
     "bpftrace": "bpftrace",
+    "env": "coreutils",
     "fio": "fio",
+    "fstrim": "util-linux",
     "losetup": "mount",
     "mke2fs": "e2fsprogs",
     "mount": "mount",

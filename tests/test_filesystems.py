@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import loop_device
+from live_world import eventually
 
 from harness import mounts
 from harness.devices import filesystems, scratch
@@ -102,3 +103,58 @@ def test_virtual_time_has_no_file_system() -> None:
         device.filesystem(),
     ):
         pass
+
+
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.parametrize("discard", [True, False])
+def test_deleted_files_are_discarded_if_asked_for(tmp_path: Path, *, discard: bool) -> None:
+    with (
+        loop_device(tmp_path, SIZE) as device,
+        filesystems.ext4(device, discard=discard) as folder,
+    ):
+        assert filesystems.device_of(folder) == device
+        (folder / "file").write_bytes(b"x" * (8 << 20))
+        mounts.sync(folder)
+        before = counters.read(device)
+        (folder / "file").unlink()
+        mounts.sync(folder)
+
+        def discarded() -> int:
+            return (counters.read(device) - before).discard_sectors * counters.SECTOR_BYTES
+
+        if discard:
+            eventually(lambda: discarded() >= 8 << 20)
+        else:
+            assert discarded() == 0
+            filesystems.trim(folder)
+            assert discarded() >= SIZE // 2
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_a_device_that_knows_no_discard_is_refused_before_it_is_mounted(tmp_path: Path) -> None:
+    with loop_device(tmp_path, SIZE) as device:
+        limit = Path("/sys/block") / device.name / "queue" / "discard_max_bytes"
+        limit.write_text("0")
+        with (
+            pytest.raises(TargetError, match=r"knows no discard.*discard_max_bytes is 0"),
+            filesystems.ext4(device, discard=True),
+        ):
+            pass
+        assert mounts.of_device(device) == []
+        with (
+            filesystems.ext4(device) as folder,
+            pytest.raises(TargetError, match="knows no discard"),
+        ):
+            filesystems.trim(folder)
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_there_can_be_more_files_than_usual(tmp_path: Path) -> None:
+    with (
+        loop_device(tmp_path, SIZE) as device,
+        filesystems.ext4(device, inodes=2 * filesystems.INODES) as folder,
+    ):
+        assert os.statvfs(folder).f_files >= 2 * filesystems.INODES

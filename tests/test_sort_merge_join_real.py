@@ -16,6 +16,7 @@ import pytest
 
 from harness import cgroups, cleaning, mounts
 from harness.dbms import postgres
+from harness.dbms.server_memory import ServerMemory
 from harness.devices import live
 from harness.errors import (
     DataCorrupted,
@@ -137,10 +138,10 @@ def test_a_server_that_is_killed_ends_the_run_and_the_next_one_works(
     raw: Path, bench: HardwareBench, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
     before = traces_of_a_run()
-    look = real._Memory.look
+    look = ServerMemory.look
     killed: list[int] = []
 
-    def kill(memory: real._Memory) -> None:
+    def kill(memory: ServerMemory) -> None:
         look(memory)
         members = memory.cgroup.members()
         backends = [pid for pid in members if b"EXPLAIN" in _command(pid)]
@@ -148,7 +149,7 @@ def test_a_server_that_is_killed_ends_the_run_and_the_next_one_works(
             killed.append(members[0] if victim == "first process" else backends[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    monkeypatch.setattr(real._Memory, "look", kill)
+    monkeypatch.setattr(ServerMemory, "look", kill)
     with pytest.raises(ServerError, match="PostgreSQL ended in the middle"):
         real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
     monkeypatch.undo()
@@ -168,16 +169,16 @@ def test_a_cancelled_run_cancels_its_clients(
     raw: Path, bench: HardwareBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = traces_of_a_run()
-    look = real._Memory.look
+    look = ServerMemory.look
     looks: list[int] = []
 
-    def cancel(memory: real._Memory) -> None:
+    def cancel(memory: ServerMemory) -> None:
         look(memory)
         looks.append(1)
         if len(looks) == 2:  # the first look comes before the clients
             bench.cancel.set()
 
-    monkeypatch.setattr(real._Memory, "look", cancel)
+    monkeypatch.setattr(ServerMemory, "look", cancel)
     with pytest.raises(Interrupted):
         real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
     assert traces_of_a_run() == before
@@ -187,16 +188,16 @@ def test_ctrl_c_in_the_middle_ends_all_clients(
     raw: Path, bench: HardwareBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = traces_of_a_run()
-    look = real._Memory.look
+    look = ServerMemory.look
     looks: list[int] = []
 
-    def interrupt(memory: real._Memory) -> None:
+    def interrupt(memory: ServerMemory) -> None:
         look(memory)
         looks.append(1)
         if len(looks) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(real._Memory, "look", interrupt)
+    monkeypatch.setattr(ServerMemory, "look", interrupt)
     with pytest.raises(KeyboardInterrupt):
         real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
     assert traces_of_a_run() == before
@@ -213,13 +214,13 @@ import sys, time
 from pathlib import Path
 from harness.experiments.sort_merge_join import real
 from harness.tiers.emulated import EmulatedBench
-look = real._Memory.look
+look = ServerMemory.look
 def hang(memory):
     look(memory)
     if len(memory.own) == 3:
         print(memory.cgroup.folder, *memory.cgroup.members(), flush=True)
         time.sleep(600)
-real._Memory.look = hang
+ServerMemory.look = hang
 bench = EmulatedBench(Path(sys.argv[1]), {"hdd": "hitachi_hds721010dle630"}, slowdown=50)
 values = {"device": "hdd", "clients": 1, "work_mem_bytes": 65536, "page_cache_bytes": 4 << 20,
           "size_ratio_to_paper": 8 / 1024, "repetition": 0}

@@ -7,9 +7,11 @@ It ends with the process that started it, whatever becomes of that process. If t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pwd
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -34,6 +36,14 @@ _USER: Final = "harness"  # of the database
 _TEMP: Final = "flashlab_temp"
 _SUPPORTED: Final = range(12, 19)
 _VERSION: Final = re.compile(r"PostgreSQL\)? (\d+)")
+
+
+@dataclass(frozen=True)
+class Preload:
+    """A library that a server's processes load before all others, and its settings."""
+
+    library: Path
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -147,15 +157,33 @@ def _major_version(binaries: Path) -> int:
     return int(found[1]) if found else 0
 
 
+def folder_below(raw: Path) -> Path:
+    """A place for databases, on the file system of `raw` if the server's user may go there."""
+    folder = raw.absolute() / "postgres"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o711)
+    can_pass = all(above.stat().st_mode & 0o001 for above in folder.parents)
+    return folder if can_pass else Path("/var/tmp")  # noqa: S108 - a folder of ours is made in it
+
+
 @contextmanager
-def run(parent: Path, settings: Mapping[str, str], *, bounded: bool = False) -> Iterator[Server]:
+def run(
+    parent: Path,
+    settings: Mapping[str, str],
+    *,
+    bounded: bool = False,
+    preload: Preload | None = None,
+) -> Iterator[Server]:
     """A server with its data in a new folder below `parent`, stopped and deleted at the end.
 
     `settings` are lines of postgresql.conf. `bounded`: it runs in a control group of its own,
-    without a limit as yet. Raises MissingTool, TargetError, or ServerError with what the server
-    said last if it does not start.
+    without a limit as yet. `preload`: a library for the server alone. Raises MissingTool (also for
+    a library that cannot be loaded), TargetError, or ServerError with what the server said last if
+    it does not start, or if it has not loaded the library.
     """
     binaries = find_binaries()
+    if preload is not None:
+        _check_library(preload.library)
     account = _account()
     with open_lease() as lease:
         cgroup = lease.new_cgroup() if bounded else None
@@ -165,13 +193,50 @@ def run(parent: Path, settings: Mapping[str, str], *, bounded: bool = False) -> 
         log = folder / "server.log"
         options = ["-U", _USER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         _call([str(binaries / "initdb"), "-D", str(data), *options], account)
-        arguments = _arguments(data, socket, settings)
-        process = _start(lease, [str(binaries / "postgres"), *arguments], log, account, cgroup)
+        server = [str(binaries / "postgres"), *_arguments(data, socket, settings)]
+        command = [*_preloading(preload, folder), *server]
+        process = _start(lease, command, log, account, cgroup)
         try:
             version = _wait_until_ready(process, socket, log)
+            if preload is not None:
+                _check_loaded(preload, process)
             yield Server(version, folder, socket, log, process, cgroup)
         finally:
             _stop(process)
+
+
+def _check_library(library: Path) -> None:
+    """The dynamic linker goes on without a library that it cannot load; we do not."""
+    if not library.is_file():
+        raise MissingTool(f"{library} is missing: build the package again (make env)")
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        raise MissingTool(
+            f"{library} cannot be loaded ({error}): build the package again (make env)"
+        ) from error
+
+
+def _preloading(preload: Preload | None, folder: Path) -> list[str]:
+    """What starts a program with the library: a copy of it that the server's user may read, at a
+    path that has none of the characters that separate paths here.
+    """
+    if preload is None:
+        return []
+    copy = folder / preload.library.name
+    shutil.copyfile(preload.library, copy)
+    copy.chmod(0o755)
+    pairs = {"LD_PRELOAD": str(copy), **preload.environment}
+    return [find_program("env"), *(f"{name}={value}" for name, value in pairs.items())]
+
+
+def _check_loaded(preload: Preload, process: subprocess.Popen[bytes]) -> None:
+    maps = Path(f"/proc/{process.pid}/maps").read_text()
+    if preload.library.name not in maps:
+        raise ServerError(
+            f"PostgreSQL has not loaded {preload.library.name}: is its folder on a file system "
+            "that is mounted noexec?"
+        )
 
 
 def _arguments(data: Path, socket: Path, settings: Mapping[str, str]) -> list[str]:

@@ -24,28 +24,41 @@ COMMIT_S: Final = 5
 _BLOCK_BYTES: Final = 4096
 _LEAST_BYTES: Final = 16 << 20
 _MOST_JOURNAL_BYTES: Final = 64 << 20
-_INODES: Final = 4096
+INODES: Final = 4096
+"""How many files there may be, if nobody asks for more."""
+
 _IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000001"
 _FEATURES: Final = (
     "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
     "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 )
 _EXTENDED: Final = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_IDENTITY}"
-_OPTIONS: Final = "noatime,nodev,nosuid,noinit_itable,nodiscard"
+_OPTIONS: Final = "noatime,nodev,nosuid,noinit_itable"
+_SYSFS: Final = Path("/sys/dev/block")
 
 
 @contextlib.contextmanager
 def ext4(
-    device: Path, size_bytes: int = 0, *, dirty_bytes: int = 0, commit_s: int = COMMIT_S
+    device: Path,
+    size_bytes: int = 0,
+    *,
+    dirty_bytes: int = 0,
+    commit_s: int = COMMIT_S,
+    discard: bool = False,
+    inodes: int = INODES,
 ) -> Iterator[Path]:
     """A new ext4 on a block device, mounted at a folder of ours while the block runs.
 
-    `size_bytes` 0: as large as the device. `dirty_bytes`: see writeback.limited. Root only.
-    Raises MissingTool, DiskFull, TargetError.
+    `size_bytes` 0: as large as the device. `dirty_bytes`: see writeback.limited. `discard`: what is
+    deleted is discarded after the next commit. `inodes`: how many files there may be. Root only.
+    Raises MissingTool, DiskFull, TargetError (also for a device without discard, if it is to have
+    it).
     """
-    _make(device, size_bytes, offset_bytes=0)
+    if discard:
+        _check_discard(device)
+    _make(device, size_bytes, offset_bytes=0, inodes=inodes)
     with (
-        _mounted(device, [f"commit={commit_s}"]) as folder,
+        _mounted(device, [f"commit={commit_s}", _discarding(discard)]) as folder,
         writeback.limited(mounts.number_of(folder), dirty_bytes),
     ):
         yield folder
@@ -53,24 +66,60 @@ def ext4(
 
 @contextlib.contextmanager
 def ext4_in(
-    target: Path, offset_bytes: int, size_bytes: int, *, dirty_bytes: int = 0
+    target: Path,
+    offset_bytes: int,
+    size_bytes: int,
+    *,
+    dirty_bytes: int = 0,
+    discard: bool = False,
+    inodes: int = INODES,
 ) -> Iterator[Path]:
     """A new ext4 in a part of a file or device, mounted through a loop device while the block runs.
 
     The loop device goes with the mount, and reads and writes past the page cache of what is below.
-    Raises as `ext4`.
+    Parameters and errors as of `ext4`.
     """
-    _make(target, size_bytes, offset_bytes=offset_bytes)
-    options = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}"]
+    if discard and target.is_block_device():
+        _check_discard(target)
+    _make(target, size_bytes, offset_bytes=offset_bytes, inodes=inodes)
+    options = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}", _discarding(discard)]
     with _mounted(target, options) as folder:
         number = mounts.number_of(folder)
-        loop = Path("/dev") / Path(f"/sys/dev/block/{number}").resolve().name
+        loop = device_of(folder)
+        if discard:
+            _check_discard(loop)  # of a file: what lies below it decides
         _run("losetup", "--direct-io=on", str(loop))
         with writeback.limited(number, dirty_bytes):
             yield folder
 
 
-def _make(target: Path, size_bytes: int, *, offset_bytes: int) -> None:
+def device_of(folder: Path) -> Path:
+    """The block device that a folder's file system lies on."""
+    return Path("/dev") / (_SYSFS / mounts.number_of(folder)).resolve().name
+
+
+def trim(folder: Path) -> None:
+    """Discards all that a mounted file system does not use (fstrim). Raises TargetError."""
+    _check_discard(device_of(folder))
+    _run("fstrim", str(folder))
+
+
+def _discarding(discard: bool) -> str:
+    return "discard" if discard else "nodiscard"
+
+
+def _check_discard(device: Path) -> None:
+    """The kernel mounts with `discard` what cannot discard, and then does nothing."""
+    number = device.stat().st_rdev
+    limit = _SYSFS / f"{os.major(number)}:{os.minor(number)}" / "queue" / "discard_max_bytes"
+    if not limit.is_file() or not int(limit.read_text()):
+        raise TargetError(
+            f"{device} knows no discard (its queue/discard_max_bytes is 0): use another device, or "
+            "trim none"
+        )
+
+
+def _make(target: Path, size_bytes: int, *, offset_bytes: int, inodes: int = INODES) -> None:
     """Writes an empty file system. mke2fs takes sizes in KiB if they end in k."""
     whole = size_bytes or _size_of(target) - offset_bytes
     if whole < _LEAST_BYTES:
@@ -79,7 +128,7 @@ def _make(target: Path, size_bytes: int, *, offset_bytes: int) -> None:
         )
     journal_mib = min(max(whole // 16, 4 << 20), _MOST_JOURNAL_BYTES) >> 20
     arguments = [
-        *("-t", "ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", "-N", str(_INODES)),
+        *("-t", "ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", "-N", str(inodes)),
         *("-I", "256", "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
         *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
         *(str(target), f"{whole // _BLOCK_BYTES * _BLOCK_BYTES // 1024}k"),

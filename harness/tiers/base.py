@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
+from harness.devices.filesystems import INODES
 from harness.devices.profiles import DeviceProfile, HostProfile
 
 DATA_OFFSET_BYTES: Final = 1 << 20
@@ -75,13 +76,20 @@ class Device(Protocol):
         ...
 
     def filesystem(
-        self, *, size_bytes: int = 0, dirty_bytes: int = 0
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
     ) -> AbstractContextManager[Path]:
         """An empty ext4 on the device, before `begin`: mounted for as long as the block runs.
 
         `size_bytes` 0: as large as the device. `dirty_bytes`: how much that is not written yet the
         kernel may hold of it, half of that before it begins to write in the background; 0: as much
-        as it likes. Yields the folder. Raises TargetError, and MissingTool without e2fsprogs.
+        as it likes. `discard`: the device is told what was deleted. `inodes`: how many files there
+        may be. Yields the folder. Raises TargetError (a device that knows no discard is to have
+        it), and MissingTool without e2fsprogs.
         """
         ...
 
@@ -91,6 +99,10 @@ class Device(Protocol):
 
     def begin(self) -> None:
         """All input is in place: from here on time counts, and everything is counted."""
+        ...
+
+    def counted(self) -> dict[str, int]:
+        """The device's own counters while it goes on, to be subtracted; empty if it has none."""
         ...
 
     def counters(self) -> dict[str, int | float]:
@@ -132,9 +144,13 @@ class Bench(Protocol):
         overrides: Mapping[str, str],
         seed: int,
         trace: bool = False,
+        size_bytes: int = 0,
     ) -> AbstractContextManager[Device]:
         """A device with at least that much room. `seed` varies what repetitions may vary.
 
-        `trace`: record the kernel's block requests, where there is a kernel.
+        `trace`: record the kernel's block requests, where there is a kernel. `size_bytes`: a
+        smaller drive of the same kind (devices/scaling), where drives are modelled; a real one
+        has at least that much room. 0: the drive as it is. Raises BadParameter for a size that it
+        cannot have.
         """
         ...

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from harness import _core, mounts
 from harness.devices import filesystems, fingerprint, live
+from harness.devices.filesystems import INODES
 from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, load_device
 from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
@@ -37,7 +38,7 @@ class EmulatedDevice:
 
     def __init__(self, device: LiveDevice, trace: Path | None) -> None:
         self._device = device
-        self._recorder = trace and Recorder(device.path, trace, device_counters=self._counted)
+        self._recorder = trace and Recorder(device.path, trace, device_counters=self.counted)
         self._stack = ExitStack()
         self.block_trace: Path | None = None
         self.slowdown = int(device.stats()["slowdown"])
@@ -53,14 +54,26 @@ class EmulatedDevice:
         return self._storage
 
     @contextmanager
-    def filesystem(self, *, size_bytes: int = 0, dirty_bytes: int = 0) -> Iterator[Path]:
+    def filesystem(
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
+    ) -> Iterator[Path]:
         """Made at once: to the drive it has been there since long ago.
 
         Its journal is committed every 5 s of the device's time, as usual.
         """
         commit_s = filesystems.COMMIT_S * self.slowdown
         with filesystems.ext4(
-            self._device.path, size_bytes, dirty_bytes=dirty_bytes, commit_s=commit_s
+            self._device.path,
+            size_bytes,
+            dirty_bytes=dirty_bytes,
+            commit_s=commit_s,
+            discard=discard,
+            inodes=inodes,
         ) as folder:
             self._folder = folder
             try:
@@ -98,7 +111,8 @@ class EmulatedDevice:
         if self._folder is not None:
             mounts.sync(self._folder)
 
-    def _counted(self) -> dict[str, int]:
+    def counted(self) -> dict[str, int]:
+        """The model's counters since `begin`."""
         return dict(self._device.stats()["device"])
 
     def counters(self) -> dict[str, int | float]:
@@ -202,10 +216,11 @@ class EmulatedBench:
         overrides: Mapping[str, str],
         seed: int,
         trace: bool = False,
+        size_bytes: int = 0,
     ) -> Iterator[EmulatedDevice]:
         """A new drive. A disk's platters stand at an angle that `seed` sets."""
         del needed_bytes
-        spec = self._spec(device, overrides, seed)
+        spec = self._spec(device, overrides, seed).model_copy(update={"size_bytes": size_bytes})
         with live.created(spec) as made:
             emulated = EmulatedDevice(made, self._trace_file() if trace else None)
             try:

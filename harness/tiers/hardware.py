@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.devices import filesystems, fingerprint, scratch
+from harness.devices.filesystems import INODES
 from harness.errors import BadParameter
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
 from harness.workloads.tpch import RECORD_BYTES, expand
@@ -56,7 +57,14 @@ class FileDevice:
         self._placed[offset_bytes] = contents
 
     @contextmanager
-    def filesystem(self, *, size_bytes: int = 0, dirty_bytes: int = 0) -> Iterator[Path]:
+    def filesystem(
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
+    ) -> Iterator[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
         self._placed = {}
         with filesystems.ext4_in(
@@ -64,11 +72,17 @@ class FileDevice:
             DATA_OFFSET_BYTES,
             size_bytes or self._target.size_bytes - DATA_OFFSET_BYTES,
             dirty_bytes=dirty_bytes,
+            discard=discard,
+            inodes=inodes,
         ) as folder:
             yield folder
 
     def begin(self) -> None:
         """Whatever was placed is on the drive already."""
+
+    def counted(self) -> dict[str, int]:
+        """A file has no counters of its own."""
+        return {}
 
     def counters(self) -> dict[str, int | float]:
         """A file has no counters of its own."""
@@ -126,9 +140,11 @@ class HardwareBench:
         overrides: Mapping[str, str],
         seed: int,
         trace: bool = False,
+        size_bytes: int = 0,
     ) -> Iterator[FileDevice]:
-        """The target. A real device takes neither option."""
+        """The target. A real device takes neither seed nor trace."""
         del seed, trace
+        needed_bytes = max(needed_bytes, size_bytes)
         self.identity(device)
         if overrides:
             raise BadParameter(f"a real device has no parameter {next(iter(overrides))!r} to set")

@@ -13,15 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
+from harness.devices.filesystems import INODES
 from harness.devices.model import Device
 from harness.devices.profiles import (
     DeviceProfile,
     HddProfile,
     HostProfile,
     NamedRange,
+    SsdProfile,
     load_device,
     load_host,
 )
+from harness.devices.scaling import scaled_to
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.tiers.base import Cancel, CpuCosts
 from harness.units import format_bytes
@@ -57,10 +60,15 @@ class SimulatedDevice:
         self.storage.mount(offset_bytes, contents.view(np.uint8))
 
     def filesystem(
-        self, *, size_bytes: int = 0, dirty_bytes: int = 0
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
     ) -> AbstractContextManager[Path]:
         """Virtual time has no kernel. Raises TargetError, always."""
-        del size_bytes, dirty_bytes
+        del size_bytes, dirty_bytes, discard, inodes
         raise TargetError(
             "a simulated device has no file system of the kernel's: use the tier emulated or "
             "hardware"
@@ -68,6 +76,10 @@ class SimulatedDevice:
 
     def begin(self) -> None:
         """Nothing has taken time so far."""
+
+    def counted(self) -> dict[str, int]:
+        """The model's counters so far."""
+        return self.storage.counters()
 
     def counters(self) -> dict[str, int | float]:
         """The model's counters, and the utilisation that the host sees (io_ticks / time)."""
@@ -157,10 +169,11 @@ class SimulatedBench:
         overrides: Mapping[str, str],
         seed: int,
         trace: bool = False,
+        size_bytes: int = 0,
     ) -> Iterator[SimulatedDevice]:
         """A new drive, never used before. A disk's platters stand at an angle that `seed` sets."""
         del trace  # no kernel, no requests of it
-        machine = self.machine(device, overrides=overrides, seed=seed)
+        machine = self.machine(device, overrides=overrides, seed=seed, size_bytes=size_bytes)
         storage = _core.VirtualStorage(
             machine.device_core,
             machine.host.to_core(),
@@ -172,13 +185,16 @@ class SimulatedBench:
         yield SimulatedDevice(storage, machine.device, machine.host)
 
     def machine(
-        self, device: str, *, overrides: Mapping[str, str], seed: int = 0
+        self, device: str, *, overrides: Mapping[str, str], seed: int = 0, size_bytes: int = 0
     ) -> SimulatedMachine:
         """A new drive and the host above it, for models of whole software.
 
-        Raises as `new_model`.
+        `size_bytes`: a smaller flash drive of that kind; 0: as its profile says. Raises as
+        `new_model`.
         """
         profile, host = self._load(device, {**self._overrides, **overrides})
+        if size_bytes and isinstance(profile, SsdProfile):
+            profile = scaled_to(profile, size_bytes)
         profile = _behind_port(profile, host)
         parameters: _core.HddParameters | _core.SsdParameters
         if isinstance(profile, HddProfile):

@@ -5,6 +5,9 @@ large one is lineitem with all its columns, and the small one orders with those 
 leave it a tenth of lineitem's size: all but o_orderpriority, o_clerk and o_comment. In PostgreSQL's
 heap that is 1 to 10.2, and the join is on TPC-H's own key. TPC-H writes both tables in the key's
 order, which is no input to a sort: the rows are shuffled, always in the same way.
+
+The paper of TRIM and fallocate joins TPC-H's own tables: `whole_tables` has all columns of both, in
+TPC-H's order.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -84,6 +88,19 @@ LARGE: Final = Table(
     "l_orderkey || '/' || l_linenumber",
 )
 TABLES: Final = (SMALL, LARGE)
+ORDERS: Final = Table(
+    SMALL.name,
+    SMALL.key,
+    (
+        *SMALL.columns,
+        ("o_orderpriority", "char(15)"),
+        ("o_clerk", "char(15)"),
+        ("o_comment", "varchar(79)"),
+    ),
+    SMALL.identity,
+)
+LINEITEM: Final = LARGE
+WHOLE_TABLES: Final = (ORDERS, LINEITEM)
 
 
 @dataclass(frozen=True)
@@ -114,13 +131,26 @@ def table_files(raw: Path, size_ratio_to_paper: float) -> TableFiles:
     made.
     """
     factor = size_ratio_to_paper * LARGE_BYTES / _LINEITEM_HEAP_BYTES
-    folder = raw / "tpch_tables" / f"{factor:.6f}"
+    return _table_files(raw / "tpch_tables" / f"{factor:.6f}", factor, TABLES, shuffled=True)
+
+
+def whole_tables(raw: Path, scale_factor: float) -> TableFiles:
+    """Orders and lineitem of a scale factor, all columns, in the key's order, made on first use in
+    `raw`/tpch_whole. Raises as `table_files`.
+    """
+    folder = raw / "tpch_whole" / f"{scale_factor:.6f}"
+    return _table_files(folder, scale_factor, WHOLE_TABLES, shuffled=False)
+
+
+def _table_files(
+    folder: Path, factor: float, tables: Sequence[Table], *, shuffled: bool
+) -> TableFiles:
     manifest = _manifest(folder)
     if manifest is None:
-        _make(folder, factor)
+        _make(folder, factor, tables, shuffled=shuffled)
         manifest = _manifest(folder)
     assert manifest is not None
-    files = {table.name: folder / f"{table.name}.csv" for table in TABLES}
+    files = {table.name: folder / f"{table.name}.csv" for table in tables}
     for name, file in files.items():
         if _digest(file) != manifest.sha256[name]:
             raise DataCorrupted(f"{file} has changed since it was made: delete {folder}")
@@ -136,19 +166,19 @@ def _manifest(folder: Path) -> _Manifest | None:
     return _Manifest(**found) if found.get("format") == _FORMAT else None
 
 
-def _make(folder: Path, factor: float) -> None:
+def _make(folder: Path, factor: float, tables: Sequence[Table], *, shuffled: bool) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made:
             here = Path(made)
             tpch.generate(here, factor)
-            manifest = _convert(here)
+            manifest = _convert(here, tables, shuffled=shuffled)
             (here / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1) + "\n")
             if folder.exists():
                 shutil.rmtree(folder)
             ready = folder.with_name(f".ready-{here.name}")
             ready.mkdir()
-            for name in (*(f"{table.name}.csv" for table in TABLES), "manifest.json"):
+            for name in (*(f"{table.name}.csv" for table in tables), "manifest.json"):
                 (here / name).rename(ready / name)
             ready.rename(folder)
     except OSError as error:
@@ -157,16 +187,17 @@ def _make(folder: Path, factor: float) -> None:
         raise DataFolderError(f"cannot write the tables to {folder}: {error.strerror}") from error
 
 
-def _convert(folder: Path) -> _Manifest:
-    """Parquet to shuffled CSV."""
+def _convert(folder: Path, tables: Sequence[Table], *, shuffled: bool) -> _Manifest:
+    """Parquet to CSV."""
     rows, sha256 = {}, {}
     with duckdb.connect() as db:
         db.execute(f"SET temp_directory = '{folder}'")
-        for table in TABLES:
+        for table in tables:
             source, target = folder / f"{table.name}.parquet", folder / f"{table.name}.csv"
             names = ", ".join(name for name, _ in table.columns)
-            shuffled = f"SELECT {names} FROM '{source}' ORDER BY md5(({table.identity})::VARCHAR)"
-            found = db.execute(f"COPY ({shuffled}) TO '{target}' (FORMAT csv, HEADER false)")
+            order = f"ORDER BY md5(({table.identity})::VARCHAR)" if shuffled else ""
+            rows_of = f"SELECT {names} FROM '{source}' {order}"
+            found = db.execute(f"COPY ({rows_of}) TO '{target}' (FORMAT csv, HEADER false)")
             rows[table.name] = int(found.fetchall()[0][0])
             sha256[table.name] = _digest(target)
         counted = db.execute(

@@ -26,7 +26,12 @@ class SortMergeJoin:
     notebook = "20_sort_merge_join.ipynb"
     parameters = grid.Parameters
     tiers = ("simulated", "emulated", "hardware")
-    code = ("dbms/postgres.py", "workloads/tpch_tables.py")
+    code = (
+        "dbms/postgres.py",
+        "dbms/server_memory.py",
+        "dbms/watched.py",
+        "workloads/tpch_tables.py",
+    )
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's grid, and the what-ifs of the simulated tier."""

@@ -19,26 +19,24 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psycopg
 
+from harness.dbms import watched
 from harness.dbms.postgres import Server
-from harness.errors import DataCorrupted, DiskFull, HarnessError, Interrupted, ServerError
+from harness.errors import DataCorrupted, HarnessError, ServerError
 
-_POLL_S: Final = 0.05
-_CANCEL_LIMIT_S: Final = 30.0
 _SORTS: Final = 2
 _BEGIN: Final = re.compile(r"begin tuple sort")
 _TAPES: Final = re.compile(r"switching to external sort with (\d+) tapes")
 _RUN: Final = re.compile(r"finished writing run (\d+) to tape")
 _DONE: Final = re.compile(r"performsort of worker -?\d+ done(?: \(except (\d+)-way final merge\))?")
 _FILE: Final = re.compile(r"temporary file: .* size (\d+)")
-_NO_SPACE: Final = "53100"
-_SHUTTING_DOWN: Final = "57P"
+_FULL: Final = "use a larger device, smaller tables or fewer clients"
 
 
 @dataclass
@@ -130,69 +128,12 @@ def run(
                 for connection, query in zip(connections, queries, strict=True)
             ]
             try:
-                _wait(futures, server, is_cancelled, watch)
+                watched.wait_for(futures, server, is_cancelled, watch, full=_FULL)
             except BaseException:
                 together.abort()
-                _cancel(connections, futures, server)
+                watched.cancel(connections, futures, server)
                 raise
         return [future.result() for future in futures]
-
-
-def _wait(
-    futures: Sequence[Future[ClientRun]],
-    server: Server,
-    is_cancelled: Callable[[], bool],
-    watch: Callable[[], None],
-) -> None:
-    """Until all have ended well; raises as soon as one has not, or must not go on."""
-    left = set(futures)
-    while left:
-        done, left = wait(left, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
-        if is_cancelled():
-            raise Interrupted("cancelled: what was finished is kept")
-        if not server.is_running():
-            raise _ended(server)
-        for future in done:
-            if (error := future.exception()) is not None:
-                raise _told(error, server) from error
-        watch()
-
-
-def _told(error: BaseException, server: Server) -> BaseException:
-    """What a client's error means to whoever runs this."""
-    if not isinstance(error, psycopg.Error):
-        return error
-    first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-    if error.sqlstate == _NO_SPACE:
-        return DiskFull(
-            f"PostgreSQL's temp files do not fit on the device under test ({first[0]}): use a "
-            "larger device, smaller tables or fewer clients"
-        )
-    if error.sqlstate is None or error.sqlstate.startswith(_SHUTTING_DOWN):
-        return _ended(server)
-    return ServerError(f"PostgreSQL: {first[0]}")
-
-
-def _ended(server: Server) -> ServerError:
-    if server.cgroup is not None and server.cgroup.killed():
-        return ServerError(
-            "the kernel has killed a process of PostgreSQL, since its control group's limit is "
-            "too low: allow more cache_bytes, or use fewer clients or less work_mem"
-        )
-    return ServerError(f"PostgreSQL ended in the middle: {server.last_words()}")
-
-
-def _cancel(
-    connections: Sequence[psycopg.Connection[Any]],
-    futures: Sequence[Future[ClientRun]],
-    server: Server,
-) -> None:
-    """Ends all queries: asks first; what does not obey loses its server."""
-    for connection in connections:
-        with suppress(psycopg.Error):
-            connection.cancel()
-    if not server.is_running() or wait(futures, timeout=_CANCEL_LIMIT_S).not_done:
-        server.end_now()
 
 
 def _run_one(

@@ -16,20 +16,18 @@ slowed down, so to the device the processor is that many times faster.
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
-from harness.cgroups import Cgroup
-from harness.dbms import postgres
+from harness.dbms import postgres, server_memory
 from harness.dbms.postgres import Server
+from harness.dbms.server_memory import ServerMemory
 from harness.errors import DataCorrupted, ServerError
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.sort_merge_join import clients
@@ -75,47 +73,6 @@ class TableFacts:
         return self.data_width_bytes + _MINIMAL_HEADER_BYTES
 
 
-@dataclass
-class _Memory:
-    """The control group's limit, and what the server had of it for itself at each look.
-
-    One of `limit_bytes` (of all) and `page_cache_bytes` (of file pages alone) is not 0.
-    `expected_bytes`: how much more the server will have for itself once all clients are at work;
-    it grows faster than it is looked at, and would be killed by a limit that only follows.
-    """
-
-    cgroup: Cgroup
-    limit_bytes: int
-    page_cache_bytes: int
-    expected_bytes: int
-    own: list[int] = field(default_factory=list)
-    kernel: list[int] = field(default_factory=list)
-    cache: list[int] = field(default_factory=list)
-
-    def look(self) -> None:
-        """Once; and the limit follows."""
-        now = self.cgroup.memory()
-        self.own.append(now.anonymous + now.shared)
-        self.kernel.append(now.kernel)
-        self.cache.append(now.cache)
-        if self.page_cache_bytes:
-            needed = [own + kernel for own, kernel in zip(self.own, self.kernel, strict=True)]
-            whole = max(needed[-1], needed[0] + self.expected_bytes)
-            self.limit_bytes = self.page_cache_bytes + whole
-        self.cgroup.set_limit(self.limit_bytes)
-
-    def metrics(self) -> dict[str, float]:
-        """What the server has of the limit for itself: the rest is page cache."""
-        return {
-            "cache_limit_bytes": self.limit_bytes,
-            "page_cache_mean_bytes": round(statistics.fmean(self.cache)),
-            "page_cache_max_bytes": max(self.cache),
-            "server_memory_bytes": max(self.own),
-            "server_memory_mean_bytes": round(statistics.fmean(self.own)),
-            "server_kernel_bytes": max(self.kernel),
-        }
-
-
 def needed_bytes(values: Mapping[str, Scalar]) -> int:
     """Room for the temp files on the device: a sort's is hardly larger than what it sorts."""
     pair = tpch_tables.LARGE_BYTES * 1.1 * float(values["size_ratio_to_paper"])
@@ -143,13 +100,15 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
                 size_bytes=int(v.get("file_system_bytes", needed_bytes(v))),
                 dirty_bytes=round(float(v.get("dirty_ratio", _DIRTY_RATIO)) * cache_bytes),
             ) as folder,
-            postgres.run(_database_folder(raw), _settings(cache_bytes), bounded=True) as server,
+            postgres.run(
+                postgres.folder_below(raw), _settings(cache_bytes), bounded=True
+            ) as server,
         ):
             facts = _load(server, tables, count)
             server.use_for_temp_files(folder)
             assert server.cgroup is not None
-            _forget_files(server)
-            memory = _Memory(
+            server_memory.forget_files(server)
+            memory = ServerMemory(
                 server.cgroup,
                 limit_bytes=int(v.get("cache_bytes", 0)),
                 page_cache_bytes=int(v.get("page_cache_bytes", 0)),
@@ -198,15 +157,6 @@ def _settings(cache_bytes: int) -> dict[str, str]:
         "max_wal_size": "64GB",
         "bgwriter_lru_maxpages": "0",
     }
-
-
-def _database_folder(raw: Path) -> Path:
-    """On the file system of the raw data, if the server's user may go there."""
-    folder = raw.absolute() / "postgres"
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o711)
-    can_pass = all(above.stat().st_mode & 0o001 for above in folder.parents)
-    return folder if can_pass else Path("/var/tmp")  # noqa: S108 - a folder of ours is made in it
 
 
 def _name(table: Table, client: int) -> str:
@@ -263,18 +213,6 @@ def _facts(db: psycopg.Connection[Any], table: Table) -> TableFacts:
     ).fetchone()
     assert found is not None
     return TableFacts(int(found[0]), int(found[2]), float(found[1]) - _HEAP_HEADER_BYTES)
-
-
-def _forget_files(server: Server) -> None:
-    """The run begins without the tables in the page cache, whatever loading has left there."""
-    for file in (server.folder / "data" / "base").rglob("*"):
-        with suppress(OSError):
-            fd = os.open(file, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(fd)
 
 
 def _check(runs: Sequence[ClientRun], tables: TableFiles) -> None:
