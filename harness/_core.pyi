@@ -227,6 +227,28 @@ def run_sort_merge_joins(device: HddParameters | SsdParameters, host: HostParame
     The same sort-merge join by each of `clients`, side by side in virtual time. Returns dicts: `clients` (a list), `cache`, `device`. Raises BadParameter, DiskFull, Interrupted.
     """
 
+class Ext4Parameters:
+    """ext4 under temporary files; see core/host/ext4/ext4.hpp."""
+
+    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, journal_bytes: int = 134217728, occupied_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
+        """discard: none, synchronous, asynchronous."""
+
+class JoinInput:
+    """One side of a hash join; see dbms/hash_join.hpp."""
+
+    def __init__(self, *, tuples: int, heap_bytes: int, temp_tuple_bytes: float) -> None: ...
+
+class HashJoinSpec:
+    """The join; see core/dbms/hash_join.hpp."""
+
+    def __init__(self, *, inner: JoinInput, outer: JoinInput, batches: int, repetitions: int = 1, scan_cpu_ns: int, build_cpu_ns: int, probe_cpu_ns: int, open_cpu_ns: int = 0, open_files: int = 990, table_rate_bytes_per_s: int, settle: bool = False, trim_after: bool = False, traced: int = -1, trace_every: int = 1, seed: int = 0) -> None:
+        """CPU times are per tuple."""
+
+def run_hash_joins(device: HddParameters | SsdParameters, host: HostParameters, cache: PageCacheParameters, files: Ext4Parameters, spec: HashJoinSpec, cancel: Cancel) -> dict:
+    """
+    The same hash join, again and again on one drive and file system. Returns a dict: `runs` (per repetition: times, `files` and `device` with counters since the first), totals, `trace`. Raises BadParameter, DiskFull, Interrupted.
+    """
+
 class LiveDevice:
     """A device model against the real clock, with data."""
 

@@ -1,4 +1,6 @@
 // The Python face of the hash join over a file system that ages.
+#include "dbms/hash_join.hpp"
+
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
@@ -8,7 +10,6 @@
 
 #include "base/cancel.hpp"
 #include "bind/convert.hpp"
-#include "dbms/hash_join.hpp"
 
 namespace flashlab::bind {
 
@@ -81,15 +82,18 @@ void bind_hash_join(nb::module_& m) {
             ext4::AllocatorRules rules;
             rules.recent = recent;
             rules.stream_goals = stream_goals;
-            new (self) ext4::Parameters{Bytes{cache_block_bytes},   discard,
-                                        Nanos{commit_ns},           Bytes{preallocation_bytes},
-                                        Bytes{journal_bytes},       Bytes{occupied_bytes},
+            new (self) ext4::Parameters{Bytes{cache_block_bytes},
+                                        discard,
+                                        Nanos{commit_ns},
+                                        Bytes{preallocation_bytes},
+                                        Bytes{journal_bytes},
+                                        Bytes{occupied_bytes},
                                         rules};
           },
           nb::kw_only(), "cache_block_bytes"_a = 8192, "discard"_a = "none",
-          "commit_ns"_a = 5'000'000'000, "preallocation_bytes"_a = 0,
-          "journal_bytes"_a = 128 << 20, "occupied_bytes"_a = 0, "recent"_a = false,
-          "stream_goals"_a = 1, "discard: none, synchronous, asynchronous.");
+          "commit_ns"_a = 5'000'000'000, "preallocation_bytes"_a = 0, "journal_bytes"_a = 128 << 20,
+          "occupied_bytes"_a = 0, "recent"_a = false, "stream_goals"_a = 1,
+          "discard: none, synchronous, asynchronous.");
 
   nb::class_<dbms::JoinInput>(m, "JoinInput", "One side of a hash join; see dbms/hash_join.hpp.")
       .def(
@@ -105,9 +109,9 @@ void bind_hash_join(nb::module_& m) {
           "__init__",
           [](dbms::HashJoinSpec* self, const dbms::JoinInput& inner, const dbms::JoinInput& outer,
              std::int64_t batches, std::int64_t repetitions, std::int64_t scan_cpu_ns,
-             std::int64_t build_cpu_ns, std::int64_t probe_cpu_ns,
-             std::int64_t open_cpu_ns, std::int64_t open_files, std::int64_t table_rate_bytes_per_s, bool settle, bool trim_after, std::int64_t traced,
-             std::int64_t trace_every, std::uint64_t seed) {
+             std::int64_t build_cpu_ns, std::int64_t probe_cpu_ns, std::int64_t open_cpu_ns,
+             std::int64_t open_files, std::int64_t table_rate_bytes_per_s, bool settle,
+             bool trim_after, std::int64_t traced, std::int64_t trace_every, std::uint64_t seed) {
             new (self) dbms::HashJoinSpec{
                 inner,
                 outer,
@@ -123,9 +127,9 @@ void bind_hash_join(nb::module_& m) {
                 seed};
           },
           nb::kw_only(), "inner"_a, "outer"_a, "batches"_a, "repetitions"_a = 1, "scan_cpu_ns"_a,
-          "build_cpu_ns"_a, "probe_cpu_ns"_a, "open_cpu_ns"_a = 0, "open_files"_a = 990, "table_rate_bytes_per_s"_a, "settle"_a = false,
-          "trim_after"_a = false, "traced"_a = -1, "trace_every"_a = 1, "seed"_a = 0,
-          "CPU times are per tuple.");
+          "build_cpu_ns"_a, "probe_cpu_ns"_a, "open_cpu_ns"_a = 0, "open_files"_a = 990,
+          "table_rate_bytes_per_s"_a, "settle"_a = false, "trim_after"_a = false, "traced"_a = -1,
+          "trace_every"_a = 1, "seed"_a = 0, "CPU times are per tuple.");
 
   m.def(
       "run_hash_joins",
@@ -164,7 +168,8 @@ void bind_hash_join(nb::module_& m) {
         return out;
       },
       "device"_a, "host"_a, "cache"_a, "files"_a, "spec"_a, "cancel"_a,
-      "The same hash join, again and again on one drive and file system. Returns a dict: `runs` (per "
+      "The same hash join, again and again on one drive and file system. Returns a dict: `runs` "
+      "(per "
       "repetition: times, `files` and `device` with counters since the first), totals, `trace`. "
       "Raises BadParameter, DiskFull, Interrupted.");
 }

@@ -120,8 +120,8 @@ class Side {
   }
 
   void read(std::size_t batch, Nanos each) {
-    const auto per_block = static_cast<std::int64_t>(static_cast<double>(each.count()) *
-                                                     tuples_per_block_);
+    const auto per_block =
+        static_cast<std::int64_t>(static_cast<double>(each.count()) * tuples_per_block_);
     const std::int64_t blocks = blocks_[batch];
     for (std::int64_t block = 0; block < blocks; block += kReadStep) {
       const std::int64_t now = std::min(kReadStep, blocks - block);

@@ -4,8 +4,8 @@
 //
 //  - Partition phase: the inner table, then the outer one is read and each tuple written to its
 //    batch's file, all files of a side growing together, 8 KiB at a time; the first batch stays in
-//    memory. A server has at most so many files open (max_files_per_process): beyond that each write
-//    closes the file that was not used for longest, which the file system takes for its end.
+//    memory. A server has at most so many files open (max_files_per_process): beyond that each
+//    write closes the file that was not used for longest, which the file system takes for its end.
 //  - Join phase: batch after batch, the inner file is read and deleted at once, then the outer one
 //    is read; it is deleted when the next batch begins.
 #pragma once
@@ -22,7 +22,7 @@ namespace flashlab::dbms {
 
 struct JoinInput {
   std::int64_t tuples = 0;
-  Bytes heap;                  // as stored, and read once
+  Bytes heap;                   // as stored, and read once
   double temp_tuple_bytes = 0;  // in a batch's file
 };
 
@@ -73,8 +73,8 @@ struct HashJoinResult {
   std::vector<TracedRequest> trace;
 };
 
-// `repeated` is called after each repetition. Throws OperatingError for parameters that make no join,
-// or a device that is too small.
+// `repeated` is called after each repetition. Throws OperatingError for parameters that make no
+// join, or a device that is too small.
 HashJoinResult run_hash_joins(host::Machine& machine, const host::PageCacheParameters& cache,
                               const host::ext4::Parameters& files, const HashJoinSpec& spec,
                               const std::function<void()>& repeated, const Cancel& cancel);

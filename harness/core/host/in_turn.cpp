@@ -44,8 +44,8 @@ Place InTurn::find(FileId id, std::int64_t begin, std::int64_t blocks) const {
     ++piece;
     together += std::min(blocks - together, per_piece_);
   }
-  const Bytes offset = parameters_.begin + parameters_.piece * first +
-                       parameters_.block * (begin % per_piece_);
+  const Bytes offset =
+      parameters_.begin + parameters_.piece * first + parameters_.block * (begin % per_piece_);
   return {to_lba(offset), together};
 }
 

@@ -57,7 +57,11 @@ class Drive(BaseModel):
 
 
 class Variant(BaseModel):
-    """A what-if on some cells: other profile parameters, policies, sizes or workloads."""
+    """A what-if on some cells: other profile parameters, policies, sizes or workloads.
+
+    `occupied_ratio`: how much of the file system other files hold, which nobody touches.
+    `max_files`: what the server may have open (max_files_per_process).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,6 +73,8 @@ class Variant(BaseModel):
     repetitions: int | None = Field(None, ge=1, le=1000)
     overrides: dict[str, str] = {}
     workload: Workload = "hash_join"
+    occupied_ratio: float = Field(0.0, ge=0, le=0.9)
+    max_files: int | None = Field(None, ge=25)
 
 
 class Parameters(BaseModel):
@@ -143,7 +149,8 @@ def _setting(
         "shared_buffers_bytes": int(parse_bytes(drive.shared_buffers) * p.ratio),
         "page_cache_bytes": int(parse_bytes(p.page_cache) * p.ratio),
         "dirty_ratio": p.dirty_ratio,
-        "max_files": p.max_files,
+        "max_files": variant.max_files or p.max_files,
+        "occupied_ratio": variant.occupied_ratio,
         "device_bytes": parse_bytes(drive.device) if drive.device else 0,
     }
 

@@ -88,9 +88,9 @@ def simulate(
     cpu, ext4 = host.hash_join, host.ext4
     batches = batches_of(v)
     discard = ext4.discard.value if v["trim"] == "discard" else "none"
-    requests = _requests(v)
+    drive = _device(machine, v)
     return _core.run_hash_joins(
-        _device(machine, v).to_core(),
+        drive.to_core(),
         host.to_core(),
         _page_cache(host, v),
         _core.Ext4Parameters(
@@ -99,6 +99,7 @@ def simulate(
             commit_ns=ext4.commit_interval.value,
             preallocation_bytes=int(v["preallocation_bytes"]),
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
+            occupied_bytes=int(drive.parameters.capacity.value * float(v["occupied_ratio"])),
             recent=ext4.recent_allocator.value,
         ),
         _core.HashJoinSpec(
@@ -114,7 +115,7 @@ def simulate(
             table_rate_bytes_per_s=cpu.heap_rate.value,
             trim_after=v["trim"] == "fstrim",
             traced=0,
-            trace_every=max(requests // _TRACED_ROWS, 1),
+            trace_every=max(_requests(v) // _TRACED_ROWS, 1),
         ),
         cancel,
     )

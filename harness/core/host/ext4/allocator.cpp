@@ -30,7 +30,9 @@ Window normalised(std::int64_t logical, std::int64_t blocks, std::int64_t size) 
     const auto least = std::max<std::int64_t>(whole, 4);
     return {0, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)))};
   }
-  const std::int64_t window = whole <= 4 * kMiB ? 2 * kMiB : whole <= 8 * kMiB ? 4 * kMiB : 8 * kMiB;
+  const std::int64_t window = whole <= 4 * kMiB   ? 2 * kMiB
+                              : whole <= 8 * kMiB ? 4 * kMiB
+                                                  : 8 * kMiB;
   return {logical / window * window, window};
 }
 

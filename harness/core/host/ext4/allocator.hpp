@@ -56,8 +56,8 @@ class Allocator {
 
   // Blocks for `blocks` of a file from `logical` on, which is the end of what it has (`tail`, if it
   // has anything). `size`: of the file, with all that waits to be written. `kept`: the file's
-  // preallocation. `file` chooses the stream goal. Returns at least one block, maybe fewer than asked
-  // for; nothing if there is no free block.
+  // preallocation. `file` chooses the stream goal. Returns at least one block, maybe fewer than
+  // asked for; nothing if there is no free block.
   std::optional<Run> allocate(std::uint64_t file, std::int64_t logical, std::int64_t blocks,
                               std::int64_t size, const std::optional<Tail>& tail,
                               std::optional<Preallocation>& kept);

@@ -11,8 +11,8 @@ namespace {
 
 using namespace literals;
 
-constexpr std::int64_t kPerGroup = 32'768;              // blocks: one bitmap block
-constexpr std::int64_t kMetadataPerFlexGroup = 8'224;   // 16 x (512 inode table + 2 bitmaps)
+constexpr std::int64_t kPerGroup = 32'768;             // blocks: one bitmap block
+constexpr std::int64_t kMetadataPerFlexGroup = 8'224;  // 16 x (512 inode table + 2 bitmaps)
 constexpr std::int64_t kInodesPerBlock = 16;
 constexpr std::size_t kExtentsInInode = 4;
 
@@ -331,8 +331,7 @@ void Ext4::trim_free_space(Process self) {
 }
 
 std::vector<Run> Ext4::merged(std::vector<Run> runs, std::int64_t per_group) {
-  std::sort(runs.begin(), runs.end(),
-            [](const Run& a, const Run& b) { return a.begin < b.begin; });
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
   std::vector<Run> out;
   for (const Run& run : runs) {
     const bool joins = !out.empty() && out.back().end() == run.begin &&

@@ -1,7 +1,8 @@
 // ext4 as temporary files see it: where their blocks go, and what becomes of them when a file is
 // deleted: the journal's next commit frees them, and with discard tells the drive.
 //
-//  - A transaction takes what happens within `commit` of time; its commit writes the metadata blocks
+//  - A transaction takes what happens within `commit` of time; its commit writes the metadata
+//  blocks
 //    that were changed to the journal, and flushes.
 //  - Freed extents that touch each other in one group and one transaction become one discard.
 //  - discard `synchronous` (before Linux 4.13): the commit itself waits for one discard after the
@@ -118,14 +119,14 @@ class Ext4 final : public FileSystem, private IoOwner {
   Run journal_;
   std::int64_t journal_at_ = 0;
   std::uint64_t transaction_ = 1;
-  std::int64_t changed_blocks_ = 0;             // metadata blocks of the running transaction
+  std::int64_t changed_blocks_ = 0;  // metadata blocks of the running transaction
   std::int64_t changed_files_ = 0;
-  std::vector<std::uint64_t> group_changed_;    // by group: the last transaction that did
-  std::vector<char> group_freed_;               // by group: since it was trimmed
-  std::vector<Run> freed_;                      // in the running transaction
-  std::deque<Run> to_discard_;                  // by the worker
-  std::vector<Process> waiting_;                // by cookie
-  std::vector<char> io_ended_;                  // by cookie
+  std::vector<std::uint64_t> group_changed_;  // by group: the last transaction that did
+  std::vector<char> group_freed_;             // by group: since it was trimmed
+  std::vector<Run> freed_;                    // in the running transaction
+  std::deque<Run> to_discard_;                // by the worker
+  std::vector<Process> waiting_;              // by cookie
+  std::vector<char> io_ended_;                // by cookie
   std::vector<std::uint32_t> free_cookies_;
   std::optional<Process> idle_worker_;
   bool committing_ = false;

@@ -29,9 +29,8 @@ int Groups::largest_order(GroupNumber number) const {
   const BlockNumber base = number * per_group_;
   for (const Run& run : group.runs) {
     // A run of 2^k blocks holds an aligned chunk of 2^(k-1) at least: two orders to try.
-    int order =
-        std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(run.blocks))) - 1,
-                 kOrders - 1);
+    int order = std::min(
+        static_cast<int>(std::bit_width(static_cast<std::uint64_t>(run.blocks))) - 1, kOrders - 1);
     while (order > group.largest) {
       const std::int64_t length = std::int64_t{1} << order;
       const std::int64_t offset = run.begin - base;
