@@ -276,5 +276,5 @@ def _series(runs: Sequence[Run]) -> dict[str, list[int] | list[float]]:
 
 
 def _trace(trace: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-    """Some of the first repetition's requests: time_ns, lba, sectors, op (0 read, 1 write, 2 TRIM)."""
+    """Of the first repetition: time_ns, lba, sectors, op (0 read, 1 write, 2 TRIM, 3 flush)."""
     return dict(trace)
