@@ -212,6 +212,7 @@ def test_too_little_memory_is_told(raw: Path, bench: HardwareBench) -> None:
 PROGRAM = """
 import sys, time
 from pathlib import Path
+from harness.dbms.server_memory import ServerMemory
 from harness.experiments.sort_merge_join import real
 from harness.tiers.emulated import EmulatedBench
 look = ServerMemory.look

@@ -108,8 +108,8 @@ def nothing_left(raw: Path) -> Iterator[None]:
 
 
 def check_discards(found: dict[str, Any]) -> None:
-    """Everything that was written was deleted, and so discarded at least once."""
-    assert found["trim_bytes"] >= found["temp_written_bytes"] * 0.95
+    """What the files were at their end was deleted, and so discarded at least once."""
+    assert found["trim_bytes"] >= found["temp_file_bytes"] * 0.95
     assert found["trim_commands"] > 0
     assert found["trim_latency_mean_us"] > 0
 
@@ -185,7 +185,7 @@ def test_other_policies_discard_never_or_after_the_query(
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("workload", sorted(set(queries.WORKLOADS) - {"hash_join"}))
 def test_other_workloads_spill_too(raw: Path, bench: HardwareBench, workload: str) -> None:
-    values = {**VALUES, "workload": workload, "scale_factor": 0.05}
+    values = {**VALUES, "workload": workload, "scale_factor": 0.05, "work_mem_bytes": 256 << 10}
     found = real.run_point(values, bench, raw).metrics
     assert found["temp_files"] >= 1
     assert found["temp_written_bytes"] > 1 << 20

@@ -28,6 +28,9 @@ _TRACEFS: Final = Path("/sys/kernel/tracing")
 _PIPE_BYTES: Final = 1 << 20
 _F_SETPIPE_SZ: Final = 1031
 _MOMENT_S: Final = 0.03  # three ticks of the processor accounting
+_REPEAT_S: Final = 10.0
+"""Longer than it takes to detach and to print what is left: then a signal would cut it short."""
+
 _HARMLESS: Final = ("RLIMIT_MEMLOCK", "available_filter_functions")
 
 
@@ -172,12 +175,20 @@ class Bpftrace:
             self.process.send_signal(signal.SIGINT)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it ended by itself within that time."""
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        """Whether it ended by itself within that time, after `interrupt`.
+
+        It hears a signal only while it waits for events: one that came at another moment has had
+        no effect, and is sent again.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                self.process.wait(min(left, _REPEAT_S))
+            except subprocess.TimeoutExpired:
+                self.interrupt()
+            else:
+                return True
+        return False
 
     def errors(self) -> list[str]:
         """What it said on stderr, without what is always there."""

@@ -360,6 +360,7 @@ def _files(
         "temp_files": statistics.fmean(len(run.file_bytes) for run in runs),
         "batches": statistics.fmean(run.batches for run in runs),
         "extents_per_file": statistics.fmean([len(f.extents()) for f in files] or [0]),
+        "temp_file_bytes": statistics.fmean(sum(run.file_bytes) for run in runs),
         "temp_written_bytes": statistics.fmean(run.temp_written_bytes for run in runs),
     }
     if all(run.temp_read_bytes is not None for run in runs):
