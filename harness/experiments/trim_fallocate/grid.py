@@ -13,7 +13,10 @@ from harness.experiments.trim_fallocate import hash_batches
 from harness.units import format_bytes, parse_bytes
 
 SCALES: Final = {"smoke": 1 / 128, "small": 1 / 32, "paper": 1.0}
-"""Database, memory, open files, commit interval and drive over the paper's, by scale name; a batch's file stays."""
+"""Database, memory, open files, commits and drive over the paper's, by scale name.
+
+A batch's file stays as it is.
+"""
 
 BASE: Final = "paper"
 """The variant in which nothing is varied."""
