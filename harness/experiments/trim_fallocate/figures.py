@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from harness import plots
 from harness.experiments.base import Results
@@ -37,6 +37,9 @@ _BROKEN: Final = {**_NAMES, "fallocate": "fallocate\nonly", "both": "both"}
 _OPERATIONS: Final = ((1, "write", "write"), (0, "read", "read"), (2, "discard", "TRIM"))
 _BLOCK_BYTES: Final = 4096
 _GB_PER_SECTOR: Final = 512 / 1e9
+_NOTE_IN: Final = 0.2
+"""What a line below a figure takes of its height."""
+
 _HIGHEST_WAF: Final = 1.1
 """Of the WAF axis, at least: rounding is not to look like a trend."""
 
@@ -145,9 +148,9 @@ def _two_traces(device: str, requests: Mapping[str, pd.DataFrame]) -> Figure:
                 (rows.time_ns - trace.time_ns.min()) / 1e9,
                 rows.lba * _GB_PER_SECTOR,
                 linestyle="",
-                marker="." if code != 2 else "|",
-                markersize=2 if code != 2 else 5,
-                markeredgewidth=0 if code != 2 else 0.6,
+                marker=".",
+                markersize=2.5,
+                markeredgewidth=0,
                 color=plots.OPERATIONS[operation],
                 label=label,
                 rasterized=True,
@@ -158,12 +161,9 @@ def _two_traces(device: str, requests: Mapping[str, pd.DataFrame]) -> Figure:
         ax.margins(x=0.02)
     axes[0][0].set_ylabel("address (GB)")
     handles, labels = axes[0][1].get_legend_handles_labels()
-    legend = figure.legend(
-        handles, labels, fontsize="small", ncols=3, markerscale=3, loc="outside upper right"
+    figure.legend(
+        handles, labels, fontsize="small", ncols=3, markerscale=5, loc="outside upper right"
     )
-    for handle in legend.legend_handles:
-        if handle is not None:
-            handle.set_markeredgewidth(1.5)  # type: ignore[attr-defined]
     figure.suptitle(
         f"{_name(device)}, first repetition, no fallocate (the paper's figures 2a and 2b)",
         fontsize="medium",
@@ -239,6 +239,7 @@ def _trim_commands(base: pd.DataFrame, results: Results) -> Figure | None:
         times = f": {np.mean(counts['trim']) / least:.1f}x" if least else ""
         ax.set_title(f"{_name(device)}{times}")
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
         ax.yaxis.set_minor_formatter(plots.NOTHING)
         low, high = min(map(min, counts.values())), max(map(max, counts.values()))
@@ -270,7 +271,7 @@ def _work_mem(table: pd.DataFrame, results: Results) -> Figure | None:
             fontsize="x-small",
         )
     plots.size_axis(axes, rows.work_mem_bytes)
-    axes.margins(x=0.12)
+    axes.margins(x=0.18)
     axes.set_ylim(0, max(max(run) for run in runs) * 1.15)
     axes.set_xlabel("work_mem")
     axes.set_ylabel("time of a join (s)")
@@ -291,7 +292,9 @@ def _matrix(base: pd.DataFrame, results: Results, device: str) -> Figure | None:
     found = {name: lines for name, lines in found.items() if lines}
     if "elapsed_s" not in found:
         return None
-    figure, axes = plots.new(len(found), squeeze=False)
+    notes = results.notes.get(f"matrix_{device}", ())
+    height_in = 4.2 + _NOTE_IN * len(notes)
+    figure, axes = plots.new(len(found), height_in=height_in, squeeze=False)
     for ax, (name, lines) in zip(axes[0], found.items(), strict=True):
         for cell, values in lines.items():
             _line(ax, cell, values)
@@ -302,11 +305,10 @@ def _matrix(base: pd.DataFrame, results: Results, device: str) -> Figure | None:
             ax.set_ylim(min(low, 1.0) - margin, max(high, _HIGHEST_WAF) + margin)
         else:
             ax.set_ylim(0, high * 1.08)
-        ax.set_ylabel(panels[name])
+        ax.set_title(f"{_name(device)}: {panels[name]}", fontsize="small")
         _repetition_axis(ax)
     handles = axes[0][0].get_legend_handles_labels()
     figure.legend(*handles, ncols=4, fontsize="small", loc="outside upper center")
-    figure.suptitle(f"{_name(device)}: repeated joins on one ageing drive", fontsize="medium")
     return figure
 
 
