@@ -9,10 +9,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.errors import UnknownName
 from harness.experiments.base import Point, Scalar
+from harness.experiments.trim_fallocate import hash_batches
 from harness.units import format_bytes, parse_bytes
 
-SCALES: Final = {"smoke": 1 / 256, "small": 1 / 32, "paper": 1.0}
-"""Database, memory, open files and drive over the paper's, by scale name; a batch's file stays."""
+SCALES: Final = {"smoke": 1 / 128, "small": 1 / 32, "paper": 1.0}
+"""Database, memory, open files, commits and drive over the paper's, by scale name.
+
+A batch's file stays as it is.
+"""
 
 BASE: Final = "paper"
 """The variant in which nothing is varied."""
@@ -102,13 +106,25 @@ class Parameters(BaseModel):
 
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
-    """Every cell once, in a fixed order: the longest first."""
+    """Every cell once, in a fixed order: the longest first.
+
+    A hash join that fits into work_mem has no temporary files, and no cell: at a small scale the
+    largest of the paper's sizes do not spill.
+    """
     unique: dict[str, Point] = {}
     for values in _settings(parameters, devices):
+        if not _spills(values):
+            continue
         variant = parameters.variants.get(str(values["variant"]))
         depends = {k: str(v) for k, v in variant.overrides.items()} if variant else {}
         unique.setdefault((point := Point(values, _label(values), depends)).id, point)
     return list(unique.values())
+
+
+def _spills(values: dict[str, Scalar]) -> bool:
+    if values["workload"] != "hash_join":
+        return True
+    return hash_batches.of_orders(float(values["scale_factor"]), int(values["work_mem_bytes"])) > 1
 
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:

@@ -15,6 +15,7 @@ from harness.devices.profiles import HostProfile, SsdProfile
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.trim_fallocate import hash_batches
+from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
 from harness.tiers.simulated import SimulatedBench, SimulatedMachine
 
 _TRACED_ROWS: Final = 20_000
@@ -27,24 +28,6 @@ _RESERVED_FILES: Final = 10
 
 _MINIMAL_TUPLE_BYTES: Final = 4 + 16
 """In a batch file: the hash value, and a minimal tuple's header."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A TPC-H table of scale factor 1 as PostgreSQL 12 to 17 store it.
-
-    `width_bytes`: of a row's data, without headers, on average.
-    """
-
-    rows: int
-    heap_bytes: int
-    width_bytes: float
-
-
-# Measured on a loaded table of scale factor 1: count(*), pg_relation_size, avg(pg_column_size(t.*))
-# less its header of 24 bytes.
-ORDERS: Final = Table(1_500_000, 213_729_280, 103.6)
-LINEITEM: Final = Table(6_001_215, 922_288_128, 119.6)
 
 
 @dataclass(frozen=True)
@@ -104,7 +87,8 @@ def simulate(
         _core.Ext4Parameters(
             cache_block_bytes=_STEP_BYTES,
             discard=discard,
-            commit_ns=ext4.commit_interval.value,
+            # As many commits in a join as at the paper's size: it takes a part of that time.
+            commit_ns=int(ext4.commit_interval.value * _ratio(v)),
             preallocation_bytes=int(v["preallocation_bytes"]),
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
             occupied_bytes=int(drive.parameters.capacity.value * float(v["occupied_ratio"])),
@@ -132,8 +116,7 @@ def simulate(
 
 def batches_of(v: Mapping[str, Scalar]) -> int:
     """What PostgreSQL cuts the join into. Raises BadParameter if it fits into memory."""
-    rows = max(int(ORDERS.rows * float(v["scale_factor"])), 1)
-    batches = hash_batches.batches(rows, ORDERS.width_bytes, int(v["work_mem_bytes"]))
+    batches = hash_batches.of_orders(float(v["scale_factor"]), int(v["work_mem_bytes"]))
     if batches == 1:
         raise BadParameter("the hash table fits into work_mem: no temporary file is written")
     return batches
@@ -167,19 +150,20 @@ def _device(machine: SimulatedMachine, v: Mapping[str, Scalar]) -> SsdProfile:
     profile = machine.device
     if not isinstance(profile, SsdProfile):
         raise BadParameter(f"{profile.title}: a disk has no TRIM; choose a flash drive")
-    size_bytes = int(v["device_bytes"]) or int(profile.parameters.capacity.value * _ratio(v))
+    size_bytes = int(v["device_bytes"]) or max(
+        int(profile.parameters.capacity.value * _ratio(v)), scaling.least_bytes(profile)
+    )
     if size_bytes == profile.parameters.capacity.value:
         return profile
-    return scaling.scaled_to(profile, size_bytes >> 20 << 20)
+    return scaling.scaled_to(profile, -(-size_bytes >> 20) << 20)
 
 
 def _page_cache(host: HostProfile, v: Mapping[str, Scalar]) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
-    memory_bytes = (
-        int(cache.memory.value * _ratio(v))
-        - int(v["shared_buffers_bytes"])
-        - int(v["work_mem_bytes"])
+    # The hash table's share of the memory, as at the paper's size: work_mem itself is not scaled.
+    memory_bytes = int((cache.memory.value - int(v["work_mem_bytes"])) * _ratio(v)) - int(
+        v["shared_buffers_bytes"]
     )
     if memory_bytes < 64 * _STEP_BYTES:
         raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
