@@ -84,8 +84,9 @@ class Variant(BaseModel):
 class Parameters(BaseModel):
     """The grid. Sizes are the paper's; `scale` shrinks them.
 
-    `page_cache`, `dirty_ratio` and `max_files` are for tiers with a kernel of their own; a modelled
-    host says itself what memory it has.
+    `max_files` is the server's max_files_per_process. `page_cache`, `dirty_ratio` and `commit_s`
+    (between two commits of the journal, of the device's time) are for tiers with a kernel of their
+    own: a modelled host says itself what it has.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -95,6 +96,7 @@ class Parameters(BaseModel):
     page_cache: SizeText = "600 MiB"
     dirty_ratio: float = Field(0.3, gt=0, le=1)
     max_files: int = Field(1000, ge=25)
+    commit_s: float = Field(5.0, gt=0, le=300)
     variants: dict[str, Variant] = {}
 
     @property
@@ -166,6 +168,7 @@ def _setting(
         "page_cache_bytes": int(parse_bytes(p.page_cache) * p.ratio),
         "dirty_ratio": p.dirty_ratio,
         "max_files": variant.max_files or p.max_files,
+        "commit_s": p.commit_s,
         "occupied_ratio": variant.occupied_ratio,
         "device_bytes": parse_bytes(drive.device) if drive.device else 0,
     }

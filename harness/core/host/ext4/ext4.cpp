@@ -23,7 +23,11 @@ void count_length(Lengths& lengths, std::int64_t blocks) {
   ++lengths[std::min(static_cast<std::size_t>(i), lengths.size() - 1)];
 }
 
-std::int64_t whole_blocks(const Machine& machine) { return machine.device().capacity() / kBlock; }
+// In whole blocks of the page cache.
+std::int64_t blocks_of(const Machine& machine, Bytes cache_block) {
+  require(cache_block >= kBlock, "ext4: the page cache's block must be at least 4 KiB");
+  return machine.device().capacity() / cache_block * (cache_block / kBlock);
+}
 
 }  // namespace
 
@@ -31,7 +35,7 @@ Ext4::Ext4(Machine& machine, const Parameters& p)
     : machine_(machine),
       parameters_(p),
       per_cache_block_(p.cache_block / kBlock),
-      groups_(whole_blocks(machine), kPerGroup),
+      groups_(blocks_of(machine, p.cache_block), kPerGroup),
       allocator_(groups_, p.rules),
       group_changed_(at(groups_.count())),
       group_freed_(at(groups_.count())) {
