@@ -71,7 +71,9 @@ Ran run(const HashJoinSpec& spec, const std::string& discard = "none", Bytes mem
 }
 
 TEST(HashJoin, EveryBlockIsWrittenAndReadOnce) {
-  const Ran ran = run(spec_of(3));
+  HashJoinSpec spec = spec_of(3);
+  spec.settle = true;  // nothing is left for the journal
+  const Ran ran = run(spec);
   const HashJoinResult& result = ran.result;
   const auto all = static_cast<std::uint64_t>(3 * result.temp_blocks);
   // Not all repetitions are of quite the same size.
@@ -167,7 +169,10 @@ TEST(HashJoin, SettledMeansThatTheDriveKnowsOfAll) {
       }
       written -= static_cast<std::int64_t>(run.files.journal_blocks);
       EXPECT_EQ(discarded, static_cast<std::int64_t>(run.files.discarded_blocks));
-      EXPECT_EQ(discarded + static_cast<std::int64_t>(run.files.reused_blocks), written);
+      // Extents' own blocks, too: no file has more than one.
+      const std::int64_t freed = discarded + static_cast<std::int64_t>(run.files.reused_blocks);
+      EXPECT_GE(freed, written);
+      EXPECT_LE(freed, written + static_cast<std::int64_t>(run.files.files));
     }
   }
 }
@@ -209,32 +214,31 @@ TEST(HashJoin, OnlyOneRepetitionIsTraced) {
 
 // --- files that are open
 
-Nanos partition_time(std::int64_t open_files) {
+std::int64_t closes(std::int64_t open_files) {
   HashJoinSpec spec = spec_of();
   spec.open_files = open_files;
   spec.cpu.open = 1'000_us;
-  return run(spec, "none", 1024_MiB, kInstant).result.runs[0].partitioned;
+  return run(spec, "none", 1024_MiB, kInstant).result.runs[0].partitioned / 1'000_us;
 }
 
 TEST(HashJoinOpenFiles, NoneIsClosedUpToTheLimit) {
-  EXPECT_EQ(partition_time(kFiles), Nanos{0});
-  EXPECT_GT(partition_time(kFiles / 2), Nanos{0});
+  EXPECT_EQ(closes(kFiles), 0);
+  EXPECT_GT(closes(kFiles / 2), 0);
 }
 
 // While the outer files grow nobody looks at the inner ones: they are closed first, and stay it.
 TEST(HashJoinOpenFiles, TheLeastRecentlyUsedIsClosed) {
   for (const std::int64_t room : {7, 10, 13}) {
-    EXPECT_EQ(partition_time(room), (kFiles - room) * 1'000_us);
+    EXPECT_EQ(closes(room), kFiles - room);
   }
 }
 
 TEST(HashJoinOpenFiles, WithLessThanFilesGrowAlmostEachWriteClosesOne) {
-  const Nanos one = partition_time(1);
-  const HashJoinResult result = run(spec_of()).result;
-  EXPECT_LE(one, result.temp_blocks * 1'000_us);
-  EXPECT_GE(one, result.temp_blocks * 750_us);  // the last of a round may be the next one's first
-  EXPECT_LT(partition_time(5), one);
-  EXPECT_LT(partition_time(6), partition_time(5));
+  const std::int64_t temp_blocks = run(spec_of()).result.temp_blocks;
+  EXPECT_LE(closes(1), temp_blocks);
+  EXPECT_GE(closes(1), temp_blocks * 3 / 4);  // the last of a round may be the next one's first
+  EXPECT_LT(closes(5), closes(1));
+  EXPECT_LT(closes(6), closes(5));
 }
 
 // --- time
@@ -283,7 +287,9 @@ TEST(HashJoin, CanBeCancelled) {
   Cancel cancel;
   cancel.raise();
   try {
-    (void)run_hash_joins(*machine, memory_of(1_MiB), files_with("none"), spec_of(), [] {}, cancel);
+    // Long enough for somebody to look.
+    (void)run_hash_joins(
+        *machine, memory_of(1_MiB), files_with("none"), spec_of(1000), [] {}, cancel);
     FAIL();
   } catch (const OperatingError& error) {
     EXPECT_EQ(error.kind(), ErrorKind::interrupted);
