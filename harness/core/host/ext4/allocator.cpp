@@ -46,6 +46,9 @@ int order_of(std::int64_t n) {
 
 Allocator::Allocator(Groups& groups, const AllocatorRules& rules)
     : groups_(groups), rules_(rules), stream_goal_(std::max<std::uint32_t>(rules.stream_goals, 1)) {
+  if (rules_.small_files < 0) {
+    rules_.small_files = groups.count() / rules_.flex_groups / 2 * rules_.flex_groups + 1;
+  }
   rules_.small_files = std::min(rules_.small_files, groups.count() - 1);
 }
 

@@ -23,12 +23,15 @@
 namespace flashlab::host::ext4 {
 
 struct AllocatorRules {
-  // Linux 6.5 and later: before a long request is cut to whatever there is, one of up to 2^3 times
-  // less that has a whole aligned chunk is tried; and small files share pieces when closed, too.
+  // As of Linux 6.8. Since 6.5: before a long request is cut to whatever there is, one of up to 2^3
+  // times less that has a whole aligned chunk is tried; and small files share pieces when closed,
+  // too.
   bool recent = false;
   // Since 6.17: files share so many stream goals (the lower of CPUs and a quarter of the groups).
   std::uint32_t stream_goals = 1;
-  GroupNumber small_files = 1;  // where the search for small files begins: their directory's group
+  // Where the search for small files and for extent trees begins: the second group of the flexible
+  // group that has their directory. -1: of the one in the middle; the kernel spreads directories.
+  GroupNumber small_files = -1;
   std::int64_t flex_groups = 16;  // of these the first is left to metadata
 };
 
@@ -68,6 +71,8 @@ class Allocator {
   // Exactly what is asked for, as fallocate() does; maybe fewer, if no run is that long.
   std::optional<Run> allocate_plain(std::uint64_t file, std::int64_t blocks,
                                     const std::optional<Tail>& tail);
+  // One block of a file's extent tree.
+  std::optional<Run> allocate_metadata() { return search(1, rules_.small_files); }
   // Gives back what is kept for small files.
   void drop_shared();
 

@@ -15,6 +15,7 @@ constexpr std::int64_t kPerGroup = 32'768;             // blocks: one bitmap blo
 constexpr std::int64_t kMetadataPerFlexGroup = 8'224;  // 16 x (512 inode table + 2 bitmaps)
 constexpr std::int64_t kInodesPerBlock = 16;
 constexpr std::size_t kExtentsInInode = 4;
+constexpr std::size_t kExtentsInLeaf = 340;
 
 std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -25,18 +26,10 @@ void count_length(Lengths& lengths, std::int64_t blocks) {
 
 std::int64_t whole_blocks(const Machine& machine) { return machine.device().capacity() / kBlock; }
 
-}  // namespace
-
-Ext4::Ext4(Machine& machine, const Parameters& p)
-    : machine_(machine),
-      parameters_(p),
-      per_cache_block_(p.cache_block / kBlock),
-      groups_(whole_blocks(machine), kPerGroup),
-      allocator_(groups_, p.rules),
-      group_changed_(at(groups_.count())),
-      group_freed_(at(groups_.count())) {
-  require(per_cache_block_ >= 1 && std::has_single_bit(at(per_cache_block_)) &&
-              p.cache_block == kBlock * per_cache_block_,
+const Parameters& checked(const Parameters& p) {
+  const std::int64_t per_cache_block = p.cache_block / kBlock;
+  require(per_cache_block >= 1 && std::has_single_bit(at(per_cache_block)) &&
+              p.cache_block == kBlock * per_cache_block,
           "ext4: the page cache's block must be a power of two of 4 KiB");
   require(p.discard == "none" || p.discard == "synchronous" || p.discard == "asynchronous",
           "unknown discard '" + p.discard + "' (known: asynchronous, none, synchronous)");
@@ -44,6 +37,19 @@ Ext4::Ext4(Machine& machine, const Parameters& p)
   require(p.preallocation >= Bytes{0} && p.preallocation.count() % p.cache_block.count() == 0,
           "ext4, preallocation: must be a multiple of the page cache's block");
   require(p.rules.flex_groups >= 1, "ext4, flex_groups: at least 1");
+  return p;
+}
+
+}  // namespace
+
+Ext4::Ext4(Machine& machine, const Parameters& p)
+    : machine_(machine),
+      parameters_(checked(p)),
+      per_cache_block_(p.cache_block / kBlock),
+      groups_(whole_blocks(machine), kPerGroup),
+      allocator_(groups_, p.rules),
+      group_changed_(at(groups_.count())),
+      group_freed_(at(groups_.count())) {
   lay_out(p);
 }
 
@@ -56,7 +62,8 @@ void Ext4::lay_out(const Parameters& p) {
     const std::int64_t blocks = std::min(kMetadataPerFlexGroup, groups_.free_in(group));
     groups_.take({group * kPerGroup, blocks});
   }
-  BlockNumber begin = groups_.count() / 2 * kPerGroup;
+  BlockNumber begin = groups_.group_of(whole_blocks(machine_) / 2) * kPerGroup;
+  while (groups_.free_from(begin, 1) == 0) ++begin;  // behind metadata
   journal_ = {begin, journal_blocks};
   for (std::int64_t left = journal_blocks; left > 0;) {
     const std::int64_t blocks = groups_.free_from(begin, left);
@@ -119,7 +126,18 @@ void Ext4::append(File& file, const Run& run) {
   const std::int64_t logical =
       file.extents.empty() ? 0 : file.extents.back().logical + file.extents.back().run.blocks;
   file.extents.push_back({logical, run});
-  if (file.extents.size() == kExtentsInInode + 1) ++changed_blocks_;
+  const std::size_t extents = file.extents.size();
+  if (extents > kExtentsInInode && extents > file.leaves.size() * kExtentsInLeaf) add_leaf(file);
+}
+
+void Ext4::add_leaf(File& file) {
+  const std::optional<Run> run = allocator_.allocate_metadata();
+  if (!run) {
+    throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
+  }
+  change(groups_.group_of(run->begin));
+  ++changed_blocks_;
+  file.leaves.push_back(*run);
 }
 
 void Ext4::change(File& file) {
@@ -192,18 +210,24 @@ void Ext4::remove(FileId id) {
   if (file.kept) groups_.give_back(file.kept->run);
   ++counters_.files;
   counters_.extents += file.extents.size();
-  for (const Extent& extent : file.extents) {
-    count_length(counters_.extent_lengths, extent.run.blocks);
-    // An extent may go on from one group to the next.
-    for (Run rest = extent.run; rest.blocks > 0;) {
-      const BlockNumber border = (groups_.group_of(rest.begin) + 1) * kPerGroup;
-      const Run part{rest.begin, std::min(rest.blocks, border - rest.begin)};
-      change(groups_.group_of(part.begin));
-      freed_.push_back(part);
-      rest = {part.end(), rest.blocks - part.blocks};
-    }
+  // From the file's end to its beginning (ext4_ext_remove_space).
+  for (auto extent = file.extents.rbegin(); extent != file.extents.rend(); ++extent) {
+    count_length(counters_.extent_lengths, extent->run.blocks);
+    free(extent->run);
   }
+  for (const Run& leaf : file.leaves) free(leaf);
   file = File{};
+}
+
+// With the next commit. A run may go on from one group to the next.
+void Ext4::free(const Run& run) {
+  for (Run rest = run; rest.blocks > 0;) {
+    const BlockNumber border = (groups_.group_of(rest.begin) + 1) * kPerGroup;
+    const Run part{rest.begin, std::min(rest.blocks, border - rest.begin)};
+    change(groups_.group_of(part.begin));
+    freed_.push_back(part);
+    rest = {part.end(), rest.blocks - part.blocks};
+  }
 }
 
 void Ext4::io_done(std::uint32_t cookie) {
@@ -251,7 +275,7 @@ void Ext4::commit(Process self) {
   committing_ = true;
   const std::int64_t blocks =
       changed_blocks_ + ceil_div(changed_files_, kInodesPerBlock) + 2;  // descriptor, commit
-  const std::vector<Run> freed = merged(std::exchange(freed_, {}), kPerGroup);
+  const std::vector<Run> freed = merged(std::exchange(freed_, {}));
   ++transaction_;
   changed_blocks_ = 0;
   changed_files_ = 0;
@@ -287,11 +311,13 @@ void Ext4::discard(Process self, const Run& run) {
   counters_.discard_wait += machine_.now() - begin;
 }
 
-// What of the run is free, and nobody's until it is discarded.
+// What of the run is free, and nobody's until it is discarded; in recent kernels what is free right
+// behind the run, too (ext4_try_to_trim_range), discarded or not.
 void Ext4::discard_free(Process self, const Run& run) {
   std::int64_t free = 0;
+  const std::int64_t most = parameters_.rules.recent ? kPerGroup : 0;
   for (BlockNumber block = run.begin; block < run.end();) {
-    const std::int64_t length = groups_.free_from(block, run.end() - block);
+    const std::int64_t length = groups_.free_from(block, std::max(run.end() - block, most));
     if (length == 0) {
       ++block;
       continue;
@@ -300,7 +326,7 @@ void Ext4::discard_free(Process self, const Run& run) {
     groups_.take(part);
     discard(self, part);
     groups_.give_back(part);
-    free += length;
+    free += std::min(part.end(), run.end()) - part.begin;
     block = part.end();
   }
   counters_.reused_blocks += static_cast<std::uint64_t>(run.blocks - free);
@@ -330,19 +356,35 @@ void Ext4::trim_free_space(Process self) {
   }
 }
 
-std::vector<Run> Ext4::merged(std::vector<Run> runs, std::int64_t per_group) {
-  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
-  std::vector<Run> out;
-  for (const Run& run : runs) {
-    const bool joins = !out.empty() && out.back().end() == run.begin &&
-                       out.back().begin / per_group == run.begin / per_group;
+// Extents that touch become one, which takes the place of the one that was freed last; in recent
+// kernels, first (seen in the order of 6.18's discards).
+std::vector<Run> Ext4::merged(const std::vector<Run>& runs) const {
+  struct Freed {
+    Run run;
+    std::size_t order;
+  };
+  std::vector<Freed> freed;
+  for (const Run& run : runs) freed.push_back({run, freed.size()});
+  const auto by_place = [](const Freed& a, const Freed& b) { return a.run.begin < b.run.begin; };
+  std::sort(freed.begin(), freed.end(), by_place);
+  std::vector<Freed> out;
+  for (const Freed& f : freed) {
+    const bool joins = !out.empty() && out.back().run.end() == f.run.begin &&
+                       out.back().run.begin / kPerGroup == f.run.begin / kPerGroup;
     if (joins) {
-      out.back().blocks += run.blocks;
+      out.back().run.blocks += f.run.blocks;
+      const std::size_t before = out.back().order;
+      out.back().order =
+          parameters_.rules.recent ? std::min(before, f.order) : std::max(before, f.order);
     } else {
-      out.push_back(run);
+      out.push_back(f);
     }
   }
-  return out;
+  const auto by_time = [](const Freed& a, const Freed& b) { return a.order < b.order; };
+  std::sort(out.begin(), out.end(), by_time);
+  std::vector<Run> merged;
+  for (const Freed& f : out) merged.push_back(f.run);
+  return merged;
 }
 
 }  // namespace flashlab::host::ext4

@@ -7,10 +7,15 @@
 //  - Freed extents that touch each other in one group and one transaction become one discard.
 //  - discard `synchronous` (before Linux 4.13): the commit itself waits for one discard after the
 //    other, and blocks are free only then. `asynchronous` (since 5.14): blocks are free with the
-//    commit, a worker discards what of them is still free, one after the other.
+//    commit, a worker discards what of them is still free, one after the other; since 6.8 each
+//    discard goes on to the end of the free run that it lies in, in its group, whether that was
+//    discarded before or not (rules.recent).
 //  - `preallocation` is fallocate(KEEP_SIZE) for each new file; what a file has beyond its end is
 //    given back with it.
-// Not modelled: metadata's way home (checkpoints), directories, a journal that is full.
+//  - A file of more than four extents has them in blocks of their own (340 each), which are freed
+//    with it.
+// Not modelled: metadata's way home (checkpoints), directories, a journal that is full, the second
+// level of extent trees, and that a tree's block comes and goes while a file is being written back.
 #pragma once
 
 #include <array>
@@ -89,6 +94,7 @@ class Ext4 final : public FileSystem, private IoOwner {
   };
   struct File {
     std::vector<Extent> extents;
+    std::vector<Run> leaves;  // of the extent tree: a block each
     std::optional<Preallocation> kept;
     std::uint64_t changed = 0;  // the transaction in which it last was
     std::uint64_t number = 0;
@@ -100,13 +106,15 @@ class Ext4 final : public FileSystem, private IoOwner {
   void lay_out(const Parameters& parameters);
   void preallocate(File& file);
   void append(File& file, const Run& run);
+  void add_leaf(File& file);
+  void free(const Run& run);
   void change(File& file);
   void change(GroupNumber group);
   void commit(Process self);
   void write_journal(Process self, std::int64_t blocks);
   void discard(Process self, const Run& run);
   void discard_free(Process self, const Run& run);
-  [[nodiscard]] static std::vector<Run> merged(std::vector<Run> runs, std::int64_t per_group);
+  [[nodiscard]] std::vector<Run> merged(const std::vector<Run>& runs) const;
   [[nodiscard]] Lba lba_of(BlockNumber block) const;
 
   Machine& machine_;
