@@ -93,6 +93,16 @@ TEST_F(Fixture, ALargeTransferIsSplitAndDoneWhenItsLastPartIs) {
   EXPECT_EQ(finished, (std::vector<std::uint32_t>{5}));
 }
 
+// Its length is not a transfer's.
+TEST_F(Fixture, ATrimIsNotSplit) {
+  make("none", 8);
+  layer->submit(0, 5, {Op::trim, Lba{64}, Sectors{1 << 20}}, 0_us);
+  ASSERT_EQ(device->inside.size(), 1U);
+  EXPECT_EQ(device->inside.begin()->second.sectors, Sectors{1 << 20});
+  complete(64, 1_us);
+  EXPECT_EQ(finished, (std::vector<std::uint32_t>{5}));
+}
+
 TEST_F(Fixture, BusyIsTheTimeWithSomethingInTheDevice) {
   make("none", 8);
   read(0, 0, 0, 10_us);

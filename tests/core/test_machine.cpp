@@ -129,6 +129,32 @@ TEST(Machine, TheEndOfARequestIsToldToItsOwner) {
   EXPECT_EQ(other.cookies, (std::vector<std::uint32_t>{1, 3, 5}));
 }
 
+TEST(Machine, WhoeverWatchesSeesEveryRequestAsItIsSubmitted) {
+  const auto machine = machine_over();
+  Counter owner;
+  std::vector<std::pair<std::int64_t, Nanos>> seen;
+  const auto submit = [&](Process self, std::int64_t lba, Sectors sectors) {
+    const std::size_t before = owner.cookies.size();
+    machine->submit(self, {Op::read, Lba{lba}, sectors}, owner, 0);
+    machine->wait(self, [&] { return owner.cookies.size() > before; });
+  };
+  Nanos second;
+  machine->run(
+      1,
+      [&](Process self) {
+        submit(self, 8, Sectors{8});
+        machine->watch([&](const Request& request, Nanos now) {
+          seen.emplace_back(request.lba.index(), now);
+        });
+        second = machine->now();
+        submit(self, 16, Sectors{1 << 14});  // split below: one request to those above
+        machine->watch({});
+        submit(self, 24, Sectors{8});
+      },
+      Cancel());
+  EXPECT_EQ(seen, (std::vector<std::pair<std::int64_t, Nanos>>{{16, second}}));
+}
+
 TEST(Machine, TheFirstErrorEndsAllAndTheMachine) {
   const auto machine = machine_over();
   int unwound = 0;

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/prng.hpp"
+#include "host/in_turn.hpp"
 #include "host/page_cache.hpp"
 #include "repeat.hpp"
 #include "serial_device.hpp"
@@ -641,6 +642,155 @@ TEST(PageCacheRemove, WhatTheDeviceHasIsForgottenWhenItIsDone) {
       EXPECT_EQ(world.cache.resident_blocks(), world.capacity);
     });
   }
+}
+
+// What was touched of a file that is gone means nothing of another that has its name.
+TEST(PageCacheRemove, ANameUsedAgainIsAnotherFile) {
+  World world(eager());
+  world.run([&] {
+    const FileId old = world.on_device(100);
+    for (std::int64_t block = 0; block < 100; ++block) world.read(old, block);
+    world.rest();
+    world.cache.remove(old);
+    EXPECT_EQ(world.cache.files(), 0U);
+    const FileId file = world.cache.create();
+    EXPECT_EQ(file, old);
+    EXPECT_EQ(world.cached(file, 100), 0);
+    EXPECT_EQ(world.cache.dirty_blocks(file), 0);
+    // What is older than the new file goes, however much of the old one it was.
+    const std::int64_t before = world.cache.resident_blocks();
+    world.write(file, 0, 80);
+    world.cache.read_elsewhere(world.capacity - before - 80);
+    EXPECT_EQ(world.cached(file, 80), 80);
+  });
+}
+
+TEST(PageCacheRemove, ANameIsTakenWhileTheDeviceIsBusyWithIt) {
+  World world(eager());
+  world.run([&] {
+    const FileId file = world.cache.create();
+    world.write(file, 0, 100);
+    ASSERT_GT(world.machine->block_layer().outstanding(Op::write), 0U);
+    world.cache.remove(file);
+    EXPECT_EQ(world.cache.files(), 1U);
+    EXPECT_NE(world.cache.create(), file);
+    world.rest();
+    EXPECT_EQ(world.cache.files(), 1U);
+    EXPECT_EQ(world.cache.create(), file);
+  });
+}
+
+// --- the file system below
+
+// Puts every file's blocks backwards, so that none lies behind another, and remembers all.
+class Backwards final : public FileSystem {
+ public:
+  struct Asked {
+    FileId file;
+    std::int64_t begin;
+    std::int64_t end;
+    std::int64_t length;
+    auto operator<=>(const Asked&) const = default;
+  };
+  void create(FileId file) override { created.push_back(file); }
+  void remove(FileId file) override { removed.push_back(file); }
+  void close(FileId file, bool clean) override { closed.emplace_back(file, clean); }
+  void open(FileId file) override { opened.push_back(file); }
+  void allocate(FileId file, std::int64_t begin, std::int64_t blocks,
+                std::int64_t length) override {
+    allocated.push_back({file, begin, begin + blocks, length});
+  }
+  [[nodiscard]] Place find(FileId file, std::int64_t begin,
+                           std::int64_t /*blocks*/) const override {
+    return {to_lba(kBlock * (10'000 * (file + 1) - begin)), 1};
+  }
+
+  std::vector<FileId> created;
+  std::vector<FileId> removed;
+  std::vector<FileId> opened;
+  std::vector<std::pair<FileId, bool>> closed;
+  std::vector<Asked> allocated;
+};
+
+TEST(PageCacheFileSystem, SaysWhereBlocksLie) {
+  const auto machine = machine_over();
+  Backwards files;
+  PageCache cache(*machine, eager(), files);
+  machine->run(
+      1,
+      [&](Process self) {
+        const FileId file = cache.create();
+        cache.write(self, file, 0, 40);
+        machine->sleep_until(self, machine->now() + kLong);
+        const auto written = device_of(*machine).of(Op::write);
+        ASSERT_GE(written.size(), 39U);  // one may wait
+        for (std::size_t i = 0; i < written.size(); ++i) {
+          const auto& request = written[i];
+          const auto block = static_cast<std::int64_t>(i);
+          EXPECT_EQ(request.begin, kBlock * (10'000 - block));
+          EXPECT_EQ(request.length, kBlock);
+        }
+        cache.read_elsewhere(1024);
+        cache.read(self, file, 7, 1);
+        EXPECT_EQ(device_of(*machine).of(Op::read).front().begin, kBlock * (10'000 - 7));
+        cache.remove(file);
+        EXPECT_EQ(files.created, (std::vector<FileId>{file}));
+        EXPECT_EQ(files.removed, (std::vector<FileId>{file}));
+      },
+      Cancel());
+  for (const Backwards::Asked& asked : files.allocated) {
+    EXPECT_EQ(asked.end, 40);  // all that is dirty and fits into a request
+    EXPECT_EQ(asked.length, 40);
+  }
+}
+
+TEST(PageCacheFileSystem, HearsOfOpeningAndClosing) {
+  const auto machine = machine_over();
+  Backwards files;
+  PageCache cache(*machine, lazy(), files);
+  machine->run(
+      1,
+      [&](Process self) {
+        const FileId file = cache.create();
+        cache.close(file);
+        cache.open(file);
+        cache.write(self, file, 0, 8);
+        cache.close(file);
+        cache.write(self, file, 0, 400);
+        machine->sleep_until(self, machine->now() + kLong);
+        EXPECT_EQ(cache.dirty_blocks(file), cache.dirty_blocks());
+        EXPECT_EQ(files.opened, (std::vector<FileId>{file}));
+        EXPECT_EQ(files.closed,
+                  (std::vector<std::pair<FileId, bool>>{{file, true}, {file, false}}));
+      },
+      Cancel());
+}
+
+TEST(InTurn, GivesPiecesInTheOrderInWhichTheyAreAskedFor) {
+  InTurn files({kBlock, 4 * kBlock, 64_KiB, 64_KiB + 20 * kBlock});
+  const auto at = [](std::int64_t block) { return to_lba(64_KiB + kBlock * block); };
+  const auto expect = [&](FileId file, std::int64_t begin, std::int64_t wanted, std::int64_t place,
+                          std::int64_t blocks) {
+    const Place found = files.find(file, begin, wanted);
+    EXPECT_EQ(found.lba, at(place));
+    EXPECT_EQ(found.blocks, blocks);
+  };
+  files.create(0);
+  files.create(1);
+  files.allocate(0, 0, 1, 1);
+  files.allocate(1, 0, 8, 8);
+  files.allocate(0, 3, 2, 5);
+  expect(0, 0, 5, 0, 4);  // its second piece lies behind the other file
+  expect(0, 4, 4, 12, 4);
+  expect(1, 0, 8, 4, 8);
+  expect(1, 1, 3, 5, 3);
+  expect(1, 3, 9, 7, 5);
+  files.allocate(1, 0, 8, 8);  // has a place
+  files.remove(0);
+  files.create(0);
+  files.allocate(0, 0, 1, 1);
+  expect(0, 0, 1, 16, 1);  // space is not used again
+  EXPECT_THROW(files.allocate(1, 8, 1, 9), OperatingError);
 }
 
 // --- contract
