@@ -26,6 +26,7 @@ TREND_ONLY: Final = "trend only"
 NOT_REPRODUCED: Final = "not reproduced"
 NOT_RUN: Final = "not run"
 
+_REPEATED: Final = "repetition_"
 _BASE: Final = "paper"  # the variant in which nothing is varied
 
 
@@ -74,8 +75,9 @@ class Claim(_Strict):
 class Paper(_Strict):
     """A paper: its title, the relation that its claims' metrics query, and the claims.
 
-    `relation` is a SQL query over `results`, the table of all points, that knows the parameters
-    $variant and $repetition (NULL: all). `against` says whose numbers stand under `published`.
+    `relation` is a SQL query over `results`, the table of all points, and `repetitions`, their
+    series `repetition_...` with a row per point and repetition; it knows the parameters $variant
+    and $repetition (NULL: all). `against` says whose numbers stand under `published`.
     """
 
     title: str
@@ -113,7 +115,7 @@ def load_fresh() -> None:
 def judge(project: Project, experiment: str, results: Results) -> pd.DataFrame:
     """One row per claim: its texts, value, lowest and highest over the repetitions, verdict."""
     paper = _paper(project, experiment)
-    with _Judge(paper, results.table) as judge:
+    with _Judge(paper, results) as judge:
         return pd.DataFrame([_row(claim, judge) for claim in paper.claims])
 
 
@@ -126,7 +128,7 @@ def judge_variants(project: Project, experiment: str, results: Results) -> pd.Da
     if "variant" not in results.table:
         return pd.DataFrame()
     rows = []
-    with _Judge(paper, results.table) as judge:
+    with _Judge(paper, results) as judge:
         for claim in paper.claims:
             values = {v: judge.value(claim, v, None) for v in results.table.variant.unique()}
             rows.append({"claim": claim.id, "expected": claim.expected, **values})
@@ -136,15 +138,17 @@ def judge_variants(project: Project, experiment: str, results: Results) -> pd.Da
 class _Judge:
     """Metrics over one table of results, one database for all of them."""
 
-    def __init__(self, paper: Paper, table: pd.DataFrame) -> None:
+    def __init__(self, paper: Paper, results: Results) -> None:
         self._paper = paper
-        self._table = table
+        self._table = results.table
+        self._repeated = _repetitions(results)
         self._relations: dict[tuple[str, int | None], pd.DataFrame] = {}
 
     def __enter__(self) -> _Judge:
         self._db = duckdb.connect()
         if not self._table.empty:
             self._db.register("results", self._table)
+            self._db.register("repetitions", self._repeated)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -203,6 +207,21 @@ def write_metrics(project: Project, experiment: str, tier: str, verdicts: pd.Dat
     path = project.metrics / f"{experiment}.{tier}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (json.dumps(metrics, indent=1) + "\n").encode())
+
+
+def _repetitions(results: Results) -> pd.DataFrame:
+    """A row per point and repetition: point, number (from 0), and the series `repetition_...`."""
+    frames = [pd.DataFrame({"point": pd.Series(dtype=str), "number": pd.Series(dtype=int)})]
+    for point, series in results.series.items():
+        own = {
+            name.removeprefix(_REPEATED): values
+            for name, values in series.items()
+            if name.startswith(_REPEATED)
+        }
+        if own:
+            frame = pd.DataFrame(own)
+            frames.append(frame.assign(point=point, number=range(len(frame))))
+    return pd.concat(frames[1:] or frames)
 
 
 def _paper(project: Project, experiment: str) -> Paper:

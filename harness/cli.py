@@ -232,14 +232,29 @@ def fit(
 
 @app.command()
 def calibrate(
-    write: Annotated[
-        bool, typer.Option("--write", help="put the values into the host profile")
-    ] = False,
+    experiment: Annotated[
+        str, typer.Argument(help="sort_merge_join or trim_fallocate")
+    ] = "sort_merge_join",
+    write: Annotated[bool, typer.Option("--write", help="put the values into the profile")] = False,
 ) -> None:
-    """Fits what the sort-merge join paper does not say of its machine to a part of its cells.
+    """Fits what a paper does not say of its machine to a declared part of its numbers.
 
-    params.yaml says which cells the fit may see; the errors on the others are printed beside.
+    What the model then says of those that the fit has not seen is printed beside.
     """
+    from harness.errors import UnknownName
+
+    known = {
+        "sort_merge_join": _calibrate_sort_merge_join,
+        "trim_fallocate": _calibrate_trim_fallocate,
+    }
+    if experiment not in known:
+        raise UnknownName("experiment with a calibration", experiment, known)
+    changed = known[experiment](write)
+    if write:
+        _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
+
+
+def _calibrate_sort_merge_join(write: bool) -> list[str]:
     from harness.experiments.sort_merge_join import calibrate as fitting
     from harness.experiments.sort_merge_join.grid import Parameters
     from harness.paths import find_project
@@ -253,10 +268,32 @@ def calibrate(
         assert isinstance(bench, SimulatedBench)
         found = fitting.calibrate(parameters, bench, project.published)
     _print_calibration(found)
-    if write:
-        host = host_name(project, "sort_merge_join")
-        changed = fitting.write(project.profiles, host, found.values)
-        _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
+    host = host_name(project, "sort_merge_join")
+    return fitting.write(project.profiles, host, found.values) if write else []
+
+
+def _calibrate_trim_fallocate(write: bool) -> list[str]:
+    from harness import claims
+    from harness.experiments.trim_fallocate import calibrate as fitting
+    from harness.experiments.trim_fallocate.grid import Parameters
+    from harness.paths import find_project
+    from harness.runs import device_name, open_session
+    from harness.tiers.simulated import SimulatedBench
+
+    project = find_project()
+    with open_session(project, "trim_fallocate", "simulated") as session:
+        parameters, bench = session.parameters, session.bench
+        assert isinstance(parameters, Parameters)
+        assert isinstance(bench, SimulatedBench)
+        found = fitting.calibrate(parameters, bench, project.published)
+    _console().print(
+        f"{fitting.FITTED} of {fitting.DEVICE}: {found.command_time_ns / 1e6:g} ms gives "
+        f"{found.ratio:.3f}, the paper has {found.paper_ratio:.3f} ({found.evaluations} runs)"
+    )
+    judged = claims.judge(project, "trim_fallocate", found.results)
+    _print_verdicts(judged, "after one repetition per cell; the first ratio was seen by the fit")
+    name = device_name(project, "trim_fallocate", fitting.DEVICE)
+    return fitting.write(project.profiles, name, found.command_time_ns) if write else []
 
 
 @app.command()

@@ -99,6 +99,11 @@ def host_name(project: Project, name: str) -> str:
     return _tier_options(project, name, "simulated").bench.host
 
 
+def device_name(project: Project, name: str, device: str) -> str:
+    """The profile that params.yaml names for a device of an experiment's simulated tier."""
+    return _tier_options(project, name, "simulated").bench.devices[device]
+
+
 class Session:
     """One experiment on one bench."""
 

@@ -26,6 +26,7 @@ _GROUPS: Final = {
     "live_device": ("harness.bench.live_device", "harness.bench.live_safety"),
     "probes": ("harness.bench.probes",),
     "sort_merge_join": ("harness.bench.sort_merge_join",),
+    "trim_fallocate": ("harness.bench.trim_fallocate",),
     "reviewer": ("harness.bench.reviewer",),
 }
 

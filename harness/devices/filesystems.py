@@ -43,22 +43,23 @@ def ext4(
     size_bytes: int = 0,
     *,
     dirty_bytes: int = 0,
-    commit_s: int = COMMIT_S,
+    commit_s: float = COMMIT_S,
     discard: bool = False,
     inodes: int = INODES,
 ) -> Iterator[Path]:
     """A new ext4 on a block device, mounted at a folder of ours while the block runs.
 
     `size_bytes` 0: as large as the device. `dirty_bytes`: see writeback.limited. `discard`: what is
-    deleted is discarded after the next commit. `inodes`: how many files there may be. Root only.
-    Raises MissingTool, DiskFull, TargetError (also for a device without discard, if it is to have
+    deleted is discarded after the next commit. `inodes`: how many files there may be. `commit_s`:
+    ext4 takes whole seconds of the clock, at least one. Root only. Raises MissingTool, DiskFull,
+    TargetError (also for a device without discard, if it is to have
     it).
     """
     if discard:
         _check_discard(device)
     _make(device, size_bytes, offset_bytes=0, inodes=inodes)
     with (
-        _mounted(device, [f"commit={commit_s}", _discarding(discard)]) as folder,
+        _mounted(device, [_committing(commit_s), _discarding(discard)]) as folder,
         writeback.limited(mounts.number_of(folder), dirty_bytes),
     ):
         yield folder
@@ -71,6 +72,7 @@ def ext4_in(
     size_bytes: int,
     *,
     dirty_bytes: int = 0,
+    commit_s: float = COMMIT_S,
     discard: bool = False,
     inodes: int = INODES,
 ) -> Iterator[Path]:
@@ -82,7 +84,8 @@ def ext4_in(
     if discard and target.is_block_device():
         _check_discard(target)
     _make(target, size_bytes, offset_bytes=offset_bytes, inodes=inodes)
-    options = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}", _discarding(discard)]
+    place = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}"]
+    options = [*place, _committing(commit_s), _discarding(discard)]
     with _mounted(target, options) as folder:
         number = mounts.number_of(folder)
         loop = device_of(folder)
@@ -102,6 +105,10 @@ def trim(folder: Path) -> None:
     """Discards all that a mounted file system does not use (fstrim). Raises TargetError."""
     _check_discard(device_of(folder))
     _run("fstrim", str(folder))
+
+
+def _committing(commit_s: float) -> str:
+    return f"commit={max(round(commit_s), 1)}"
 
 
 def _discarding(discard: bool) -> str:

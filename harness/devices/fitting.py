@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -106,18 +106,32 @@ def write_fit(folder: Path, name: str, fitted: Fitted) -> list[str]:
     Only the text of these values changes. Raises BadProfile for a value that does not stand on a
     line of its own.
     """
-    path = profile_path(folder, name)
-    text = path.read_text(encoding="utf-8")
-    changed = []
-    for row in fitted.fits.itertuples():
-        if row.before == row.after:
-            continue
-        changed.append(str(row.parameter))
-        text = _with_value(path, text, str(row.parameter), row.after)
+    values = {str(row.parameter): row.after for row in fitted.fits.itertuples()}
+    changed = write_values(folder, name, values)
     if changed:
-        path.write_text(text, encoding="utf-8")
         written = load_device(folder, name)
         assert written.digest() == fitted.profile.digest(), "the file does not say what was fitted"
+    return changed
+
+
+def write_values(folder: Path, name: str, values: Mapping[str, float]) -> list[str]:
+    """Puts values (ns, bytes, bytes/s, or a ratio) into the profile's file; returns what changed.
+
+    Raises BadProfile for one that does not stand on a line of its own, or is not marked `fitted`.
+    """
+    path = profile_path(folder, name)
+    text = path.read_text(encoding="utf-8")
+    parameters = load_device(folder, name).parameters
+    changed = []
+    for parameter, value in values.items():
+        present = getattr(parameters, parameter)
+        if present.origin != "fitted":
+            raise BadProfile(str(path), f"{parameter}: does not say 'fitted: ...'")
+        if present.value != value:
+            changed.append(parameter)
+            text = _with_value(path, text, parameter, value)
+    if changed:
+        path.write_text(text, encoding="utf-8")
     return changed
 
 

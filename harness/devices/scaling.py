@@ -56,6 +56,13 @@ def scaled_to(profile: SsdProfile, capacity_bytes: int) -> SsdProfile:
     )
 
 
+def least_bytes(profile: SsdProfile) -> int:
+    """The smallest capacity that the profile's dies can be laid out in, in bytes."""
+    p = profile.parameters
+    dies = p.channels.value * p.dies_per_channel.value
+    return dies * p.planes.value * p.page.value * _fewest_blocks(profile) * _SHORTEST_BLOCK
+
+
 def _pages_per_block(profile: SsdProfile, capacity_bytes: int) -> int:
     p = profile.parameters
     dies = p.channels.value * p.dies_per_channel.value
@@ -64,10 +71,9 @@ def _pages_per_block(profile: SsdProfile, capacity_bytes: int) -> int:
     fewest = _fewest_blocks(profile)
     pages = min(p.pages_per_block.value, pages_per_die // fewest)
     if pages < _SHORTEST_BLOCK:
-        least = dies * p.planes.value * p.page.value * fewest * _SHORTEST_BLOCK
         raise BadParameter(
             f"{format_bytes(capacity_bytes)} are too few for {dies} dies: choose at least "
-            f"{format_bytes(least)}"
+            f"{format_bytes(least_bytes(profile))}"
         )
     return pages
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices.filesystems import INODES
+from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.profiles import DeviceProfile, HostProfile
 
 DATA_OFFSET_BYTES: Final = 1 << 20
@@ -82,14 +82,16 @@ class Device(Protocol):
         dirty_bytes: int = 0,
         discard: bool = False,
         inodes: int = INODES,
+        commit_s: float = COMMIT_S,
     ) -> AbstractContextManager[Path]:
         """An empty ext4 on the device, before `begin`: mounted for as long as the block runs.
 
         `size_bytes` 0: as large as the device. `dirty_bytes`: how much that is not written yet the
         kernel may hold of it, half of that before it begins to write in the background; 0: as much
         as it likes. `discard`: the device is told what was deleted. `inodes`: how many files there
-        may be. Yields the folder. Raises TargetError (a device that knows no discard is to have
-        it), and MissingTool without e2fsprogs.
+        may be. `commit_s`: how often its journal commits, in the device's time. Yields the folder.
+        Raises TargetError (a device that knows no discard is to have it), and MissingTool without
+        e2fsprogs.
         """
         ...
 

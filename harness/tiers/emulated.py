@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from harness import _core, mounts
 from harness.devices import filesystems, fingerprint, live
-from harness.devices.filesystems import INODES
+from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, load_device
 from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
@@ -61,17 +61,14 @@ class EmulatedDevice:
         dirty_bytes: int = 0,
         discard: bool = False,
         inodes: int = INODES,
+        commit_s: float = COMMIT_S,
     ) -> Iterator[Path]:
-        """Made at once: to the drive it has been there since long ago.
-
-        Its journal is committed every 5 s of the device's time, as usual.
-        """
-        commit_s = filesystems.COMMIT_S * self.slowdown
+        """Made at once: to the drive it has been there since long ago."""
         with filesystems.ext4(
             self._device.path,
             size_bytes,
             dirty_bytes=dirty_bytes,
-            commit_s=commit_s,
+            commit_s=commit_s * self.slowdown,
             discard=discard,
             inodes=inodes,
         ) as folder:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.devices import filesystems, fingerprint, scratch
-from harness.devices.filesystems import INODES
+from harness.devices.filesystems import COMMIT_S, INODES
 from harness.errors import BadParameter
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
 from harness.workloads.tpch import RECORD_BYTES, expand
@@ -64,6 +64,7 @@ class FileDevice:
         dirty_bytes: int = 0,
         discard: bool = False,
         inodes: int = INODES,
+        commit_s: float = COMMIT_S,
     ) -> Iterator[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
         self._placed = {}
@@ -74,6 +75,7 @@ class FileDevice:
             dirty_bytes=dirty_bytes,
             discard=discard,
             inodes=inodes,
+            commit_s=commit_s,
         ) as folder:
             yield folder
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices.filesystems import INODES
+from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.model import Device
 from harness.devices.profiles import (
     DeviceProfile,
@@ -66,9 +66,10 @@ class SimulatedDevice:
         dirty_bytes: int = 0,
         discard: bool = False,
         inodes: int = INODES,
+        commit_s: float = COMMIT_S,
     ) -> AbstractContextManager[Path]:
         """Virtual time has no kernel. Raises TargetError, always."""
-        del size_bytes, dirty_bytes, discard, inodes
+        del size_bytes, dirty_bytes, discard, inodes, commit_s
         raise TargetError(
             "a simulated device has no file system of the kernel's: use the tier emulated or "
             "hardware"

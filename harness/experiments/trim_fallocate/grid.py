@@ -9,10 +9,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.errors import UnknownName
 from harness.experiments.base import Point, Scalar
+from harness.experiments.trim_fallocate import hash_batches
 from harness.units import format_bytes, parse_bytes
 
-SCALES: Final = {"smoke": 1 / 256, "small": 1 / 32, "paper": 1.0}
-"""Database, memory, open files and drive over the paper's, by scale name; a batch's file stays."""
+SCALES: Final = {"smoke": 1 / 128, "small": 1 / 32, "paper": 1.0}
+"""Database, memory, open files, commits and drive over the paper's, by scale name.
+
+A batch's file stays as it is.
+"""
 
 BASE: Final = "paper"
 """The variant in which nothing is varied."""
@@ -80,8 +84,9 @@ class Variant(BaseModel):
 class Parameters(BaseModel):
     """The grid. Sizes are the paper's; `scale` shrinks them.
 
-    `page_cache`, `dirty_ratio` and `max_files` are for tiers with a kernel of their own; a modelled
-    host says itself what memory it has.
+    `max_files` is the server's max_files_per_process. `page_cache`, `dirty_ratio` and `commit_s`
+    (between two commits of the journal, of the device's time) are for tiers with a kernel of their
+    own: a modelled host says itself what it has.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -91,6 +96,7 @@ class Parameters(BaseModel):
     page_cache: SizeText = "600 MiB"
     dirty_ratio: float = Field(0.3, gt=0, le=1)
     max_files: int = Field(1000, ge=25)
+    commit_s: float = Field(5.0, gt=0, le=300)
     variants: dict[str, Variant] = {}
 
     @property
@@ -100,13 +106,25 @@ class Parameters(BaseModel):
 
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
-    """Every cell once, in a fixed order: the longest first."""
+    """Every cell once, in a fixed order: the longest first.
+
+    A hash join that fits into work_mem has no temporary files, and no cell: at a small scale the
+    largest of the paper's sizes do not spill.
+    """
     unique: dict[str, Point] = {}
     for values in _settings(parameters, devices):
+        if not _spills(values):
+            continue
         variant = parameters.variants.get(str(values["variant"]))
         depends = {k: str(v) for k, v in variant.overrides.items()} if variant else {}
         unique.setdefault((point := Point(values, _label(values), depends)).id, point)
     return list(unique.values())
+
+
+def _spills(values: dict[str, Scalar]) -> bool:
+    if values["workload"] != "hash_join":
+        return True
+    return hash_batches.of_orders(float(values["scale_factor"]), int(values["work_mem_bytes"])) > 1
 
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:
@@ -150,6 +168,7 @@ def _setting(
         "page_cache_bytes": int(parse_bytes(p.page_cache) * p.ratio),
         "dirty_ratio": p.dirty_ratio,
         "max_files": variant.max_files or p.max_files,
+        "commit_s": p.commit_s,
         "occupied_ratio": variant.occupied_ratio,
         "device_bytes": parse_bytes(drive.device) if drive.device else 0,
     }

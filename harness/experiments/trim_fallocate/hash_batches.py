@@ -7,6 +7,7 @@ skewed keys, which TPC-H's have not. 18 weighs the batches' own buffers, too: no
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from harness.errors import BadParameter
@@ -19,6 +20,24 @@ _TUPLE_OVERHEAD_BYTES: Final = 16 + 16
 
 _POINTER_BYTES: Final = 8
 _LEAST_BUCKETS: Final = 1024
+
+
+@dataclass(frozen=True)
+class Table:
+    """A TPC-H table of scale factor 1 as PostgreSQL 12 to 17 store it.
+
+    `width_bytes`: of a row's data, without headers, on average.
+    """
+
+    rows: int
+    heap_bytes: int
+    width_bytes: float
+
+
+# Measured on a loaded table of scale factor 1: count(*), pg_relation_size, avg(pg_column_size(t.*))
+# less its header of 24 bytes.
+ORDERS: Final = Table(1_500_000, 213_729_280, 103.6)
+LINEITEM: Final = Table(6_001_215, 922_288_128, 119.6)
 
 
 def batches(rows: int, width_bytes: float, work_mem_bytes: int) -> int:
@@ -38,6 +57,12 @@ def batches(rows: int, width_bytes: float, work_mem_bytes: int) -> int:
     buckets = min(1 << math.ceil(math.log2(fitting)), most_pointers)
     needed = math.ceil(inner_bytes / (work_mem_bytes - buckets * _POINTER_BYTES))
     return max(2, 1 << math.ceil(math.log2(needed)))
+
+
+def of_orders(scale_factor: float, work_mem_bytes: int) -> int:
+    """Batches of a join whose inner side is TPC-H's orders. Raises as `batches`."""
+    rows = max(int(ORDERS.rows * scale_factor), 1)
+    return batches(rows, ORDERS.width_bytes, work_mem_bytes)
 
 
 def _aligned(size_bytes: int) -> int:

@@ -15,32 +15,19 @@ from harness.devices.profiles import HostProfile, SsdProfile
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.trim_fallocate import hash_batches
+from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
 from harness.tiers.simulated import SimulatedBench, SimulatedMachine
 
 _TRACED_ROWS: Final = 20_000
+_STEP_BYTES: Final = 2 * hash_batches.BLOCK_BYTES
+"""The simulation's unit: two of a batch file's blocks at once. With single ones extents and TRIMs
+are 3 to 5 % more, times within 3 % (tests/test_trim_fallocate.py), and it takes twice as long."""
+
 _RESERVED_FILES: Final = 10
 """Of max_files_per_process: PostgreSQL keeps them back (NUM_RESERVED_FDS)."""
 
 _MINIMAL_TUPLE_BYTES: Final = 4 + 16
 """In a batch file: the hash value, and a minimal tuple's header."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A TPC-H table of scale factor 1 as PostgreSQL 12 to 17 store it.
-
-    `width_bytes`: of a row's data, without headers, on average.
-    """
-
-    rows: int
-    heap_bytes: int
-    width_bytes: float
-
-
-# Measured on a loaded table of scale factor 1: count(*), pg_relation_size, avg(pg_column_size(t.*))
-# less its header of 24 bytes.
-ORDERS: Final = Table(1_500_000, 213_729_280, 103.6)
-LINEITEM: Final = Table(6_001_215, 922_288_128, 119.6)
 
 
 @dataclass(frozen=True)
@@ -73,13 +60,17 @@ def run_point(
     machine = bench.machine(str(v["device"]), overrides=overrides)
     result = simulate(machine, v, bench.cancel)
     runs = repetitions(result)
-    return Measurement(_metrics(runs, result, v), _series(runs), trace=_trace(result["trace"]))
+    return Measurement(metrics(runs, result, v), series(runs), trace=_trace(result["trace"]))
 
 
 def simulate(
-    machine: SimulatedMachine, v: Mapping[str, Scalar], cancel: _core.Cancel
+    machine: SimulatedMachine, v: Mapping[str, Scalar], cancel: _core.Cancel, settle: bool = False
 ) -> dict[str, Any]:
-    """`_core.run_hash_joins` of a cell's values on that machine. Raises as `run_point`."""
+    """`_core.run_hash_joins` of a cell's values on that machine. Raises as `run_point`.
+
+    `settle`: each repetition waits until all that it has freed is committed and discarded; else the
+    next one begins at once, as the paper's did, and finds the drive busy with it.
+    """
     host = machine.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
         raise BadParameter(
@@ -94,9 +85,10 @@ def simulate(
         host.to_core(),
         _page_cache(host, v),
         _core.Ext4Parameters(
-            cache_block_bytes=hash_batches.BLOCK_BYTES,
+            cache_block_bytes=_STEP_BYTES,
             discard=discard,
-            commit_ns=ext4.commit_interval.value,
+            # As many commits in a join as at the paper's size: it takes a part of that time.
+            commit_ns=int(ext4.commit_interval.value * _ratio(v)),
             preallocation_bytes=int(v["preallocation_bytes"]),
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
             occupied_bytes=int(drive.parameters.capacity.value * float(v["occupied_ratio"])),
@@ -110,9 +102,10 @@ def simulate(
             scan_cpu_ns=cpu.partition_tuple_cpu.value,
             build_cpu_ns=cpu.build_tuple_cpu.value,
             probe_cpu_ns=cpu.probe_tuple_cpu.value,
-            open_cpu_ns=cpu.reopen_cpu.value,
+            open_cpu_ns=cpu.reopen_cpu.value * (_STEP_BYTES // hash_batches.BLOCK_BYTES),
             open_files=_open_files(v),
             table_rate_bytes_per_s=cpu.heap_rate.value,
+            settle=settle,
             trim_after=v["trim"] == "fstrim",
             traced=0,
             trace_every=max(_requests(v) // _TRACED_ROWS, 1),
@@ -123,8 +116,7 @@ def simulate(
 
 def batches_of(v: Mapping[str, Scalar]) -> int:
     """What PostgreSQL cuts the join into. Raises BadParameter if it fits into memory."""
-    rows = max(int(ORDERS.rows * float(v["scale_factor"])), 1)
-    batches = hash_batches.batches(rows, ORDERS.width_bytes, int(v["work_mem_bytes"]))
+    batches = hash_batches.of_orders(float(v["scale_factor"]), int(v["work_mem_bytes"]))
     if batches == 1:
         raise BadParameter("the hash table fits into work_mem: no temporary file is written")
     return batches
@@ -158,31 +150,32 @@ def _device(machine: SimulatedMachine, v: Mapping[str, Scalar]) -> SsdProfile:
     profile = machine.device
     if not isinstance(profile, SsdProfile):
         raise BadParameter(f"{profile.title}: a disk has no TRIM; choose a flash drive")
-    size_bytes = int(v["device_bytes"]) or int(profile.parameters.capacity.value * _ratio(v))
+    size_bytes = int(v["device_bytes"]) or max(
+        int(profile.parameters.capacity.value * _ratio(v)), scaling.least_bytes(profile)
+    )
     if size_bytes == profile.parameters.capacity.value:
         return profile
-    return scaling.scaled_to(profile, size_bytes >> 20 << 20)
+    return scaling.scaled_to(profile, -(-size_bytes >> 20) << 20)
 
 
 def _page_cache(host: HostProfile, v: Mapping[str, Scalar]) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
-    memory_bytes = (
-        int(cache.memory.value * _ratio(v))
-        - int(v["shared_buffers_bytes"])
-        - int(v["work_mem_bytes"])
+    # The hash table's share of the memory, as at the paper's size: work_mem itself is not scaled.
+    memory_bytes = int((cache.memory.value - int(v["work_mem_bytes"])) * _ratio(v)) - int(
+        v["shared_buffers_bytes"]
     )
-    if memory_bytes < 64 * hash_batches.BLOCK_BYTES:
+    if memory_bytes < 64 * _STEP_BYTES:
         raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
     return _core.PageCacheParameters(
         memory_bytes=memory_bytes,
-        block_bytes=hash_batches.BLOCK_BYTES,
+        block_bytes=_STEP_BYTES,
         read_ahead_bytes=cache.read_ahead.value,
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
         queue_limit=cache.queue_limit.value,
         segment_bytes=cache.segment.value,
-        copy_cpu_ns=cache.copy_cpu.value,
+        copy_cpu_ns=cache.copy_cpu.value * (_STEP_BYTES // hash_batches.BLOCK_BYTES),
     )
 
 
@@ -213,7 +206,7 @@ def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _metrics(
+def metrics(
     runs: Sequence[Run], result: Mapping[str, Any], v: Mapping[str, Scalar]
 ) -> dict[str, int | float]:
     """The flat record; names and meanings as on the tiers with a real server."""
@@ -245,8 +238,8 @@ def _metrics(
         "trim_bytes": whole("discarded_blocks") * 4096 / len(runs),
         "trim_wait_s": whole("discard_wait_ns") / 1e9 / len(runs),
         "first_extents_per_file": runs[0].files["extents"] / max(runs[0].files["files"], 1),
-        "temp_written_bytes": result["temp_blocks"] * hash_batches.BLOCK_BYTES,
-        "temp_read_bytes": result["read_blocks"] * hash_batches.BLOCK_BYTES / len(runs),
+        "temp_written_bytes": result["temp_blocks"] * _STEP_BYTES,
+        "temp_read_bytes": result["read_blocks"] * _STEP_BYTES / len(runs),
         "read_wait_s": result["read_wait_ns"] / 1e9 / len(runs),
         "write_wait_s": result["write_wait_ns"] / 1e9 / len(runs),
         "device_requests": result["device_requests"],
@@ -254,7 +247,7 @@ def _metrics(
     }
 
 
-def _series(runs: Sequence[Run]) -> dict[str, list[int] | list[float]]:
+def series(runs: Sequence[Run]) -> dict[str, list[int] | list[float]]:
     """Per repetition; and how long extents and TRIMs were, all repetitions together."""
 
     def lengths(name: str) -> list[int]:

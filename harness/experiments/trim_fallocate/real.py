@@ -50,8 +50,8 @@ _INODES: Final = 16_384
 """A join of 2,048 batches has twice as many files."""
 
 _OPEN_FILES: Final = 16_384
-"""A server that has more files than it may have open closes some and opens them again later: the
-library would give back their tails too early."""
+"""With preallocation. A server that has more files than it may have open closes some and opens them
+again later: the library would give back their tails too early."""
 
 _CHUNK_BYTES: Final = 1 << 20
 _BLOCK_SECTORS: Final = 8
@@ -84,8 +84,10 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
 
     `values`: device, device_bytes (the drive's size), trim (none, discard, fstrim),
     preallocation_bytes (of each temp file, 0: none), workload (queries.WORKLOADS), work_mem_bytes,
-    scale_factor (of TPC-H), repetitions, page_cache_bytes, dirty_ratio (of it, what may wait to be
-    written); optionally seed. Raises HarnessError; whatever it started has ended then.
+    scale_factor (of TPC-H), repetitions, max_files (that the server may have open, unless they are
+    preallocated), commit_s (of the journal, in the device's time), page_cache_bytes, dirty_ratio
+    (of it, what may wait to be written); optionally seed. Raises HarnessError; whatever it started
+    has ended then.
     """
     v = dict(values)
     trim, preallocation = str(v["trim"]), int(v["preallocation_bytes"])
@@ -111,10 +113,11 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
                 dirty_bytes=round(float(v["dirty_ratio"]) * page_cache_bytes),
                 discard=trim == "discard",
                 inodes=_INODES,
+                commit_s=float(v["commit_s"]),
             ) as folder,
             postgres.run(
                 postgres.folder_below(raw),
-                _settings(page_cache_bytes),
+                _settings(page_cache_bytes, _OPEN_FILES if preallocation else int(v["max_files"])),
                 bounded=True,
                 preload=temp_files.preallocation(preallocation),
             ) as server,
@@ -232,10 +235,10 @@ def _wait_until_quiet(block_device: Path) -> int:
         seen = now
 
 
-def _settings(page_cache_bytes: int) -> dict[str, str]:
+def _settings(page_cache_bytes: int, max_files: int) -> dict[str, str]:
     return {
         "shared_buffers": f"{max(page_cache_bytes // 8 >> 10, 1024)}kB",
-        "max_files_per_process": str(_OPEN_FILES),
+        "max_files_per_process": str(max_files),
         "max_parallel_workers_per_gather": "0",
         "max_parallel_maintenance_workers": "0",
         "jit": "off",
