@@ -529,16 +529,21 @@ TEST(Ext4Discard, ComesInTheOrderInWhichBlocksWereFreed) {
   });
 }
 
-TEST(Ext4Discard, WhatTouchesGoesWithWhatWasFreedLast) {
-  World world(with("synchronous"));
-  world.run([&] {
-    const std::vector<std::vector<Piece>> runs = world.apart(2, 32);  // four files in a row
-    const Piece joined{runs[0][0].begin, 2 * runs[0][0].blocks};
-    const Piece alone = world.files.runs(3)[0];
-    for (const FileId file : {0U, 3U, 1U}) world.files.remove(file);
-    world.files.sync(0);
-    EXPECT_EQ(world.trims(), (std::vector<Piece>{alone, joined}));
-  });
+TEST(Ext4Discard, WhatTouchesGoesWithWhatWasFreedLastInRecentKernelsFirst) {
+  for (const bool recent : {false, true}) {
+    Parameters p = with("synchronous");
+    p.rules.recent = recent;
+    World world(p);
+    world.run([&] {
+      const std::vector<std::vector<Piece>> runs = world.apart(2, 32);  // four files in a row
+      const Piece joined{runs[0][0].begin, 2 * runs[0][0].blocks};
+      const Piece alone = world.files.runs(3)[0];
+      for (const FileId file : {0U, 3U, 1U}) world.files.remove(file);
+      world.files.sync(0);
+      EXPECT_EQ(world.trims(),
+                recent ? (std::vector<Piece>{joined, alone}) : (std::vector<Piece>{alone, joined}));
+    });
+  }
 }
 
 TEST(Ext4Discard, TheCommitWaitsForItOnlyInOldKernels) {

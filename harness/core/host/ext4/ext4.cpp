@@ -26,7 +26,6 @@ void count_length(Lengths& lengths, std::int64_t blocks) {
 
 // In whole blocks of the page cache.
 std::int64_t blocks_of(const Machine& machine, Bytes cache_block) {
-  require(cache_block >= kBlock, "ext4: the page cache's block must be at least 4 KiB");
   return machine.device().capacity() / cache_block * (cache_block / kBlock);
 }
 
@@ -281,7 +280,7 @@ void Ext4::commit(Process self) {
   committing_ = true;
   const std::int64_t blocks =
       changed_blocks_ + ceil_div(changed_files_, kInodesPerBlock) + 2;  // descriptor, commit
-  const std::vector<Run> freed = merged(std::exchange(freed_, {}), kPerGroup);
+  const std::vector<Run> freed = merged(std::exchange(freed_, {}));
   ++transaction_;
   changed_blocks_ = 0;
   changed_files_ = 0;
@@ -362,8 +361,9 @@ void Ext4::trim_free_space(Process self) {
   }
 }
 
-// Extents that touch become one, which takes the place of the one that was freed last.
-std::vector<Run> Ext4::merged(const std::vector<Run>& runs, std::int64_t per_group) {
+// Extents that touch become one, which takes the place of the one that was freed last; in recent
+// kernels, first (seen in the order of 6.18's discards).
+std::vector<Run> Ext4::merged(const std::vector<Run>& runs) const {
   struct Freed {
     Run run;
     std::size_t order;
@@ -375,10 +375,12 @@ std::vector<Run> Ext4::merged(const std::vector<Run>& runs, std::int64_t per_gro
   std::vector<Freed> out;
   for (const Freed& f : freed) {
     const bool joins = !out.empty() && out.back().run.end() == f.run.begin &&
-                       out.back().run.begin / per_group == f.run.begin / per_group;
+                       out.back().run.begin / kPerGroup == f.run.begin / kPerGroup;
     if (joins) {
       out.back().run.blocks += f.run.blocks;
-      out.back().order = std::max(out.back().order, f.order);
+      const std::size_t before = out.back().order;
+      out.back().order =
+          parameters_.rules.recent ? std::min(before, f.order) : std::max(before, f.order);
     } else {
       out.push_back(f);
     }

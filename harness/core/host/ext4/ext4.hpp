@@ -114,8 +114,7 @@ class Ext4 final : public FileSystem, private IoOwner {
   void write_journal(Process self, std::int64_t blocks);
   void discard(Process self, const Run& run);
   void discard_free(Process self, const Run& run);
-  [[nodiscard]] static std::vector<Run> merged(const std::vector<Run>& runs,
-                                               std::int64_t per_group);
+  [[nodiscard]] std::vector<Run> merged(const std::vector<Run>& runs) const;
   [[nodiscard]] Lba lba_of(BlockNumber block) const;
 
   Machine& machine_;
