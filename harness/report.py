@@ -30,8 +30,12 @@ _STYLES: Final = {
 def published(project: Project, experiment: str, tier: str) -> Results:
     """The published results of an experiment on a tier; empty if there are none."""
     path = project.results / f"{experiment}.{tier}.csv"
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame()
-    return Results(tier, table, {}, lambda _: None)
+    if not path.is_file():
+        return Results(tier, pd.DataFrame(), {}, lambda _: None)
+    table = pd.read_csv(path, dtype={"point": str})
+    series = path.with_suffix(".series.json")
+    repeated = json.loads(series.read_text()) if series.is_file() else {}
+    return Results(tier, table, repeated, lambda _: None)
 
 
 def all_published(project: Project) -> Iterator[tuple[str, str, Results]]:
