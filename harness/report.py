@@ -56,6 +56,13 @@ def print_claims(project: Project, console: Console) -> None:
         print_verdicts(verdicts, f"{name}, tier {tier}{where}", console)
 
 
+def print_judged(
+    project: Project, experiment: str, results: Results, title: str, console: Console
+) -> None:
+    """What results that are not published say of a paper's claims."""
+    print_verdicts(claims.judge(project, experiment, results), title, console)
+
+
 def print_verdicts(verdicts: pd.DataFrame, title: str, console: Console) -> None:
     """The claims of one paper on one tier."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)

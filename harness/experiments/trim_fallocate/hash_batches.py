@@ -1,7 +1,8 @@
 """Into how many batches PostgreSQL cuts a hash join that does not fit into work_mem.
 
 From its source (ExecChooseHashTableSize in nodeHash.c, 12 to 17). Of its optimisation for skewed
-keys, which TPC-H's have not, only the memory that it sets aside in any case. 18 weighs the batches' own buffers, too: not modelled.
+keys, which TPC-H's have not, only the memory that it sets aside in any case. 18 weighs the batches'
+own buffers, too: not modelled.
 """
 
 from __future__ import annotations
