@@ -16,7 +16,7 @@ import yaml
 
 from harness.errors import BadParameter
 from harness.experiments.base import Scalar
-from harness.experiments.trim_fallocate import model
+from harness.experiments.trim_fallocate import hash_batches, model
 from harness.paths import Project
 from harness.runs import Options, open_session
 from harness.tiers.simulated import SimulatedBench
@@ -83,7 +83,7 @@ def _simulated(
 def _host(project: Project, point: Mapping[str, Any]) -> Path:
     """A host profile of this machine, as fast as the server was in this point."""
     scale = float(point["scale_factor"])
-    rows = scale * (model.ORDERS.rows + model.LINEITEM.rows)
+    rows = scale * (hash_batches.ORDERS.rows + hash_batches.LINEITEM.rows)
     partition_ns = float(point["partition_s"]) * 1e9 / rows
     join_ns = float(point["join_s"]) * 1e9 / rows
     slowdown = float(point["slowdown"])
