@@ -273,7 +273,7 @@ def _calibrate_sort_merge_join(write: bool) -> list[str]:
 
 
 def _calibrate_trim_fallocate(write: bool) -> list[str]:
-    from harness import claims
+    from harness import report
     from harness.experiments.trim_fallocate import calibrate as fitting
     from harness.experiments.trim_fallocate.grid import Parameters
     from harness.paths import find_project
@@ -290,8 +290,8 @@ def _calibrate_trim_fallocate(write: bool) -> list[str]:
         f"{fitting.FITTED} of {fitting.DEVICE}: {found.command_time_ns / 1e6:g} ms gives "
         f"{found.ratio:.3f}, the paper has {found.paper_ratio:.3f} ({found.evaluations} runs)"
     )
-    judged = claims.judge(project, "trim_fallocate", found.results)
-    _print_verdicts(judged, "after one repetition per cell; the first ratio was seen by the fit")
+    title = "after one repetition per cell; the first ratio was seen by the fit"
+    report.print_judged(project, "trim_fallocate", found.results, title, _console())
     name = device_name(project, "trim_fallocate", fitting.DEVICE)
     return fitting.write(project.profiles, name, found.command_time_ns) if write else []
 

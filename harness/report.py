@@ -30,8 +30,12 @@ _STYLES: Final = {
 def published(project: Project, experiment: str, tier: str) -> Results:
     """The published results of an experiment on a tier; empty if there are none."""
     path = project.results / f"{experiment}.{tier}.csv"
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame()
-    return Results(tier, table, {}, lambda _: None)
+    if not path.is_file():
+        return Results(tier, pd.DataFrame(), {}, lambda _: None)
+    table = pd.read_csv(path, dtype={"point": str})
+    series = path.with_suffix(".series.json")
+    repeated = json.loads(series.read_text()) if series.is_file() else {}
+    return Results(tier, table, repeated, lambda _: None)
 
 
 def all_published(project: Project) -> Iterator[tuple[str, str, Results]]:
@@ -50,6 +54,13 @@ def print_claims(project: Project, console: Console) -> None:
         here = is_from_here(published_about(project, name, tier))
         where = "" if here else " (the authors' machine; not run on this one)"
         print_verdicts(verdicts, f"{name}, tier {tier}{where}", console)
+
+
+def print_judged(
+    project: Project, experiment: str, results: Results, title: str, console: Console
+) -> None:
+    """What results that are not published say of a paper's claims."""
+    print_verdicts(claims.judge(project, experiment, results), title, console)
 
 
 def print_verdicts(verdicts: pd.DataFrame, title: str, console: Console) -> None:

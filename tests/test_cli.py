@@ -294,6 +294,7 @@ def test_notebooks_execute(harness_command: Command, checkout: Project) -> None:
     params = yaml.safe_load((REPOSITORY / "params.yaml").read_text())
     for name in ("grace_hash_join", "sort_merge_join"):
         params[name]["simulated"]["parameters"].update(scale="smoke", repetitions=1)
+    params["trim_fallocate"]["simulated"]["parameters"].update(scale="smoke")
     checkout.params.write_text(yaml.safe_dump(params))
     for path in sorted(checkout.notebooks.glob("*.ipynb")):
         done = harness_command("notebook", path.stem, timeout_s=600)

@@ -1,7 +1,8 @@
 """Into how many batches PostgreSQL cuts a hash join that does not fit into work_mem.
 
-From its source (ExecChooseHashTableSize in nodeHash.c, 12 to 17) without its optimisation for
-skewed keys, which TPC-H's have not. 18 weighs the batches' own buffers, too: not modelled.
+From its source (ExecChooseHashTableSize in nodeHash.c, 12 to 17). Of its optimisation for skewed
+keys, which TPC-H's have not, only the memory that it sets aside in any case. 18 weighs the batches'
+own buffers, too: not modelled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _TUPLE_OVERHEAD_BYTES: Final = 16 + 16
 """In the hash table: HashJoinTupleData, and a minimal tuple's header."""
 
 _POINTER_BYTES: Final = 8
+_SKEW_BUCKET_BYTES: Final = 8 * _POINTER_BYTES + 4 + 16
+_SKEW_PERCENT: Final = 2
 _LEAST_BUCKETS: Final = 1024
 
 
@@ -49,13 +52,14 @@ def batches(rows: int, width_bytes: float, work_mem_bytes: int) -> int:
         raise BadParameter("hash join: needs rows, a width, and at least 64 KiB of work_mem")
     tuple_bytes = _TUPLE_OVERHEAD_BYTES + _aligned(math.ceil(width_bytes))
     inner_bytes = rows * tuple_bytes
-    most_pointers = 1 << int(math.log2(work_mem_bytes // _POINTER_BYTES))
+    table_bytes = work_mem_bytes - _skew_bytes(tuple_bytes, work_mem_bytes)
+    most_pointers = 1 << int(math.log2(table_bytes // _POINTER_BYTES))
     buckets = 1 << math.ceil(math.log2(max(min(rows, most_pointers), _LEAST_BUCKETS)))
-    if inner_bytes + buckets * _POINTER_BYTES <= work_mem_bytes:
+    if inner_bytes + buckets * _POINTER_BYTES <= table_bytes:
         return 1
-    fitting = work_mem_bytes // (tuple_bytes + _POINTER_BYTES)
+    fitting = table_bytes // (tuple_bytes + _POINTER_BYTES)
     buckets = min(1 << math.ceil(math.log2(fitting)), most_pointers)
-    needed = math.ceil(inner_bytes / (work_mem_bytes - buckets * _POINTER_BYTES))
+    needed = math.ceil(inner_bytes / (table_bytes - buckets * _POINTER_BYTES))
     return max(2, 1 << math.ceil(math.log2(needed)))
 
 
@@ -63,6 +67,11 @@ def of_orders(scale_factor: float, work_mem_bytes: int) -> int:
     """Batches of a join whose inner side is TPC-H's orders. Raises as `batches`."""
     rows = max(int(ORDERS.rows * scale_factor), 1)
     return batches(rows, ORDERS.width_bytes, work_mem_bytes)
+
+
+def _skew_bytes(tuple_bytes: int, work_mem_bytes: int) -> int:
+    each = tuple_bytes + _SKEW_BUCKET_BYTES
+    return work_mem_bytes // each * _SKEW_PERCENT // 100 * each
 
 
 def _aligned(size_bytes: int) -> int:
