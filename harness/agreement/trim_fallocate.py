@@ -7,6 +7,7 @@ when the journal commits; it is taken from each emulated run, phase by phase.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -29,14 +30,20 @@ _HISTOGRAMS: Final = ("extent_length_histogram", "trim_length_histogram")
 
 
 def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
-    """One row per emulated hash join that has been run here; see `agreement.compare`.
+    """One row per emulated hash join that has been run here, or else that is published.
 
-    Where nothing is trimmed there is no ratio of TRIMs. Columns extent_length_histogram_* and
+    What the emulated tier measures does not depend on the model beside it, so what was published
+    may be laid beside a model that has changed since. See `agreement.compare`. Where nothing is
+    trimmed there is no ratio of TRIMs. Columns extent_length_histogram_* and
     trim_length_histogram_* have the distributions as texts, counts by power of two of 4 KiB.
     """
     with open_session(project, _EXPERIMENT, "emulated", options) as session:
         table, series = session.results.table, session.results.series
         devices = {name: session.bench.profile_name(name) for name in session.bench.devices}  # type: ignore[attr-defined]
+    file = project.results / f"{_EXPERIMENT}.emulated.csv"
+    if table.empty and file.is_file():
+        table = pd.read_csv(file, dtype={"point": str})
+        series = json.loads(file.with_suffix(".series.json").read_text())
     if table.empty:
         raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
     rows = []
@@ -87,6 +94,7 @@ def _host(project: Project, point: Mapping[str, Any]) -> Path:
     partition_ns = float(point["partition_s"]) * 1e9 / rows
     join_ns = float(point["join_s"]) * 1e9 / rows
     slowdown = float(point["slowdown"])
+    memory_bytes = int(point["page_cache_mean_bytes"]) + int(point["work_mem_bytes"])
     commit_s = max(round(float(point["commit_s"]) * slowdown), 1) / slowdown
 
     def plain(value: object) -> dict[str, object]:
@@ -103,7 +111,7 @@ def _host(project: Project, point: Mapping[str, Any]) -> Path:
             "io_scheduler": plain("none"),
         },
         "page_cache": {
-            "memory": plain(int(point["page_cache_mean_bytes"]) + int(point["work_mem_bytes"])),
+            "memory": plain(f"{memory_bytes} B"),
             "client_memory": plain("0 B"),
             "read_ahead": plain("128 KiB"),
             "dirty_background": plain(float(point["dirty_ratio"]) / 2),
