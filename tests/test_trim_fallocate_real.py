@@ -50,6 +50,8 @@ VALUES: dict[str, Any] = {
     "repetitions": 1,
     "page_cache_bytes": 8 << 20,
     "dirty_ratio": 0.1,
+    "max_files": 1000,
+    "commit_s": 5.0,
 }
 PREALLOCATED = {**VALUES, "preallocation_bytes": 1 << 20}
 LONGER = {**VALUES, "scale_factor": 0.05}
@@ -328,7 +330,8 @@ ServerMemory.look = hang
 bench = EmulatedBench(Path(sys.argv[1]), {"ssd": "crucial_mx500_250gb"}, slowdown=50)
 values = {"device": "ssd", "device_bytes": 1 << 30, "trim": "discard", "scale_factor": 0.05,
           "preallocation_bytes": 1 << 20, "workload": "hash_join", "work_mem_bytes": 65536,
-          "repetitions": 1, "page_cache_bytes": 4 << 20, "dirty_ratio": 0.25}
+          "repetitions": 1, "page_cache_bytes": 4 << 20, "dirty_ratio": 0.25,
+          "max_files": 1000, "commit_s": 5.0}
 real.run_point(values, bench, Path(sys.argv[2]))
 """
 
