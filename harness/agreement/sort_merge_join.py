@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
-import yaml
 
+from harness.agreement.this_machine import plain, write_profile
 from harness.errors import BadParameter
 from harness.experiments.base import Scalar
 from harness.experiments.sort_merge_join import model, real
@@ -144,40 +144,20 @@ def _host(project: Project, cpu: Mapping[str, float], name: str, dirty_ratio: fl
     def measured(key: str) -> dict[str, str]:
         return {"value": f"{round(cpu[key])} ns", "fitted": "to this machine, without a device"}
 
-    def plain(value: object) -> dict[str, object]:
-        return {"value": value, "source": "this machine"}
-
-    profile = {
-        "title": "This machine, as PostgreSQL's sort sees it",
-        "kind": "host",
-        "parameters": {
-            "cores": plain(2),
-            "submit_cpu": plain("0 ns"),
-            "complete_cpu": plain("0 ns"),
-            "max_request": plain("512 KiB"),
-            "io_scheduler": plain("none"),
+    return write_profile(
+        project,
+        f"sort-{name}",
+        title="This machine, as PostgreSQL's sort sees it",
+        memory="1 GiB",
+        dirty_ratio=dirty_ratio,
+        copy_cpu=measured("copy_cpu"),
+        sections={
+            "sort": {
+                "scan_cpu": measured("scan_cpu"),
+                "compare_cpu": measured("compare_cpu"),
+                "copy_tuple_cpu": measured("copy_tuple_cpu"),
+                "output_cpu": measured("output_cpu"),
+                "table_rate": plain("100 GB/s"),
+            }
         },
-        "page_cache": {
-            "memory": plain("1 GiB"),
-            "client_memory": plain("0 B"),
-            "read_ahead": plain("128 KiB"),
-            "dirty_background": plain(dirty_ratio / 2),
-            "dirty": plain(dirty_ratio),
-            "queue_limit": plain(128),
-            "allocation": plain("8 MiB"),
-            "segment": plain("1 GiB"),
-            "copy_cpu": measured("copy_cpu"),
-            "file_system_begin": plain(0.0),
-        },
-        "sort": {
-            "scan_cpu": measured("scan_cpu"),
-            "compare_cpu": measured("compare_cpu"),
-            "copy_tuple_cpu": measured("copy_tuple_cpu"),
-            "output_cpu": measured("output_cpu"),
-            "table_rate": plain("100 GB/s"),
-        },
-    }
-    path = project.build / "hosts" / f"sort-{name}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(profile, sort_keys=False))
-    return path
+    )

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
-import yaml
 
+from harness.agreement.this_machine import plain, write_profile
 from harness.errors import BadParameter
 from harness.experiments.base import Scalar
 from harness.experiments.trim_fallocate import hash_batches, model
@@ -97,46 +97,26 @@ def _host(project: Project, point: Mapping[str, Any]) -> Path:
     memory_bytes = int(point["page_cache_mean_bytes"]) + int(point["work_mem_bytes"])
     commit_s = max(round(float(point["commit_s"]) * slowdown), 1) / slowdown
 
-    def plain(value: object) -> dict[str, object]:
-        return {"value": value, "source": "this machine"}
-
-    profile = {
-        "title": "This machine, as PostgreSQL's hash join sees it",
-        "kind": "host",
-        "parameters": {
-            "cores": plain(2),
-            "submit_cpu": plain("0 ns"),
-            "complete_cpu": plain("0 ns"),
-            "max_request": plain("512 KiB"),
-            "io_scheduler": plain("none"),
+    return write_profile(
+        project,
+        f"hash-join-{point['point']}",
+        title="This machine, as PostgreSQL's hash join sees it",
+        memory=f"{memory_bytes} B",
+        dirty_ratio=float(point["dirty_ratio"]),
+        copy_cpu=plain("0 ns"),
+        sections={
+            "hash_join": {
+                "partition_tuple_cpu": plain(f"{round(partition_ns)} ns"),
+                "build_tuple_cpu": plain(f"{round(join_ns)} ns"),
+                "probe_tuple_cpu": plain(f"{round(join_ns)} ns"),
+                "reopen_cpu": plain("0 ns"),
+                "heap_rate": plain("100 GB/s"),
+            },
+            "ext4": {
+                "discard": plain("asynchronous"),
+                "recent_allocator": plain(True),
+                "commit_interval": plain(f"{round(commit_s * 1000)} ms"),
+                "journal": plain("64 MiB"),
+            },
         },
-        "page_cache": {
-            "memory": plain(f"{memory_bytes} B"),
-            "client_memory": plain("0 B"),
-            "read_ahead": plain("128 KiB"),
-            "dirty_background": plain(float(point["dirty_ratio"]) / 2),
-            "dirty": plain(float(point["dirty_ratio"])),
-            "queue_limit": plain(128),
-            "allocation": plain("8 MiB"),
-            "segment": plain("1 GiB"),
-            "copy_cpu": plain("0 ns"),
-            "file_system_begin": plain(0.0),
-        },
-        "hash_join": {
-            "partition_tuple_cpu": plain(f"{round(partition_ns)} ns"),
-            "build_tuple_cpu": plain(f"{round(join_ns)} ns"),
-            "probe_tuple_cpu": plain(f"{round(join_ns)} ns"),
-            "reopen_cpu": plain("0 ns"),
-            "heap_rate": plain("100 GB/s"),
-        },
-        "ext4": {
-            "discard": plain("asynchronous"),
-            "recent_allocator": plain(True),
-            "commit_interval": plain(f"{round(commit_s * 1000)} ms"),
-            "journal": plain("64 MiB"),
-        },
-    }
-    path = project.build / "hosts" / f"hash-join-{point['point']}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(profile, sort_keys=False))
-    return path
+    )

@@ -27,7 +27,14 @@ class TrimFallocate:
     notebook = "30_trim_fallocate_matrix.ipynb"
     parameters = grid.Parameters
     tiers = ("simulated", "emulated", "hardware")
-    code = ("dbms/postgres.py", "workloads/tpch_tables.py")
+    code = (
+        "dbms/postgres.py",
+        "dbms/server_memory.py",
+        "dbms/temp_files.py",
+        "dbms/watched.py",
+        "probes/extents.py",
+        "workloads/tpch_tables.py",
+    )
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The matrix on every drive, and the variants."""

@@ -21,9 +21,6 @@ A batch's file stays as it is.
 BASE: Final = "paper"
 """The variant in which nothing is varied."""
 
-WORKLOADS: Final = ("hash_join", "sort", "hash_aggregate", "create_index")
-POLICIES: Final = ("none", "discard", "fstrim")
-
 
 def _size(text: object) -> object:
     parse_bytes(str(text))
