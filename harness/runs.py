@@ -245,6 +245,7 @@ class Session:
     def _measure(self, point: Point, raw: Path) -> Measurement:
         """Once more where other work on this machine has spoilt a run, but not for ever."""
         for attempt in range(1, _ATTEMPTS + 1):
+            self.bench.attempt(attempt)
             try:
                 return self.experiment.run_point(point, self.parameters, self.bench, raw)
             except InvalidRun as error:

@@ -20,6 +20,7 @@ from harness.journal import Journal
 from harness.paths import Project
 from harness.probes import recorder
 from harness.runs import Options, open_session
+from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 FEW = Options(
@@ -95,6 +96,18 @@ def test_an_invalid_run_is_repeated_but_not_for_ever(
         else:
             with pytest.raises(InvalidRun, match="a point: replies left late"):
                 session._measure(point, checkout.raw)
+
+
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.parametrize(("slowdown", "factor"), [(0, 4), (3, 1)])
+def test_what_came_late_runs_slower_next_time(slowdown: int, factor: int) -> None:
+    with EmulatedBench(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=slowdown) as bench:
+        bench.attempt(3)
+        with bench.open_device("ssd", 1 << 20, overrides={}, seed=0) as device:
+            assert isinstance(device, EmulatedDevice)
+            chosen = slowdown or device._device.stats()["proposed_slowdown"]
+            assert device.slowdown == factor * chosen
 
 
 def histogram(values: dict[int, int]) -> dict[str, Any]:

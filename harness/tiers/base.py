@@ -134,6 +134,10 @@ class Bench(Protocol):
         """
         ...
 
+    def attempt(self, number: int) -> None:
+        """The next point is run for the `number`-th time (from 1): before, it was not valid."""
+        ...
+
     def identity(self, device: str) -> Mapping[str, str]:
         """What a result on this device depends on: profile digests, or a machine's fingerprint."""
         ...

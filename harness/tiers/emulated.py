@@ -142,8 +142,9 @@ class EmulatedBench:
     """Devices from profiles, one at a time, each as large as its profile says.
 
     `devices` maps the experiment's names to profiles; `slowdown` 0 lets each device choose how many
-    times slower than the clock it must run for this machine to carry it. `traces` is a folder for
-    block traces, where the last one lies until the next.
+    times slower than the clock it must run for this machine to carry it, and twice that in each
+    further attempt at a point whose replies left late. `traces` is a folder for block traces, where
+    the last one lies until the next.
     """
 
     tier = "emulated"
@@ -163,6 +164,7 @@ class EmulatedBench:
         self._overrides = dict(overrides or {})
         self._slowdown = slowdown
         self._traces = traces
+        self._attempt = 1
         for device in self._names:
             self._spec(device, {}, 0).check()
 
@@ -199,6 +201,10 @@ class EmulatedBench:
             )
             room.check()
 
+    def attempt(self, number: int) -> None:
+        """From the second on, what this machine did not carry runs slower, if it may choose."""
+        self._attempt = number
+
     def identity(self, device: str) -> Mapping[str, str]:
         """The profile's digest, and this machine's fingerprint."""
         profile = self._spec(device, {}, 0).device_profile()
@@ -219,6 +225,9 @@ class EmulatedBench:
         del needed_bytes
         spec = self._spec(device, overrides, seed).model_copy(update={"size_bytes": size_bytes})
         with live.created(spec) as made:
+            if spec.slowdown == 0 and self._attempt > 1:
+                chosen = int(made.stats()["slowdown"])
+                made.set_speed("real", chosen << (self._attempt - 1))
             emulated = EmulatedDevice(made, self._trace_file() if trace else None)
             try:
                 yield emulated

@@ -156,6 +156,9 @@ class SimulatedBench:
                 f"{format_bytes(needed_bytes)}: choose a smaller scale or a larger device"
             )
 
+    def attempt(self, number: int) -> None:
+        """Virtual time is never late: every attempt is the same."""
+
     def identity(self, device: str) -> Mapping[str, str]:
         """Digests of the device's and the host's profile."""
         profile, host = self._load(device, self._overrides)
