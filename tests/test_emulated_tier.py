@@ -28,7 +28,7 @@ FEW = Options(
     settings={
         "repetitions": "1",
         "read_buffers": "[16 MiB]",
-        "write_buffers": "[4 KiB]",
+        "write_buffers": "[64 KiB]",
         "users": "[1]",
         "algorithms": "[grace]",
         "queue_depths": "[1]",
@@ -40,7 +40,10 @@ FEW = Options(
 @pytest.mark.root
 def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
     with open_session(checkout, "grace_hash_join", "emulated", FEW) as session:
-        table = session.run().table
+        try:
+            table = session.run().table
+        except InvalidRun as error:
+            pytest.skip(f"this machine was too busy: {error}")
         session.publish()
     assert set(table.device) == {"hdd", "ssd"}
     assert (table.slowdown >= 1).all()
@@ -100,14 +103,15 @@ def test_an_invalid_run_is_repeated_but_not_for_ever(
 
 @pytest.mark.real
 @pytest.mark.root
-@pytest.mark.parametrize(("slowdown", "factor"), [(0, 4), (3, 1)])
-def test_what_came_late_runs_slower_next_time(slowdown: int, factor: int) -> None:
+@pytest.mark.parametrize("slowdown", [0, 3])
+def test_what_came_late_runs_slower_next_time(slowdown: int) -> None:
     with EmulatedBench(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=slowdown) as bench:
         bench.attempt(3)
         with bench.open_device("ssd", 1 << 20, overrides={}, seed=0) as device:
             assert isinstance(device, EmulatedDevice)
-            chosen = slowdown or device._device.stats()["proposed_slowdown"]
-            assert device.slowdown == factor * chosen
+            proposed = device._device.stats()["proposed_slowdown"]
+            expected = max(min(4 * proposed, 64), proposed)
+            assert device.slowdown == (slowdown or expected)
 
 
 def histogram(values: dict[int, int]) -> dict[str, Any]:

@@ -197,6 +197,17 @@ def results(p: grid.Parameters) -> pd.DataFrame:
     )
 
 
+@pytest.mark.parametrize(
+    ("work_mem_bytes", "wanted", "order"),
+    [(4 * MIB, None, 14), (4 * MIB, 250, 250), (MIB, 250, 64), (MIB, 8, 8), (64 << 10, 250, 6)],
+)
+def test_a_variants_merges_have_two_blocks_of_each_run(
+    work_mem_bytes: int, wanted: int | None, order: int
+) -> None:
+    variant = grid.Variant(why="", merge_order=wanted)
+    assert model.Query("9.4", [], work_mem_bytes, variant).merge_order == order
+
+
 def test_cells_lie_beside_the_paper_s() -> None:
     p = parameters(calibration={"clients": [1], "work_mems": ["4 MiB"]}, clients=[1, 2])
     both = published.beside(results(p), REPOSITORY / "data" / "published", p.calibration)

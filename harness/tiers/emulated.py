@@ -27,6 +27,7 @@ from harness.tiers.base import Cancel, CpuCosts
 from harness.tiers.hardware import write_records
 
 _SEEDS_PER_REVOLUTION = 16
+_SLOWEST = 64  # much beyond it a machine sleeps between two requests, and wakes up late
 
 
 class EmulatedDevice:
@@ -142,9 +143,9 @@ class EmulatedBench:
     """Devices from profiles, one at a time, each as large as its profile says.
 
     `devices` maps the experiment's names to profiles; `slowdown` 0 lets each device choose how many
-    times slower than the clock it must run for this machine to carry it, and twice that in each
-    further attempt at a point whose replies left late. `traces` is a folder for block traces, where
-    the last one lies until the next.
+    times slower than the clock it must run for this machine to carry it, and twice that (up to 64)
+    in each further attempt at a point whose replies left late. `traces` is a folder for block
+    traces, where the last one lies until the next.
     """
 
     tier = "emulated"
@@ -227,7 +228,8 @@ class EmulatedBench:
         with live.created(spec) as made:
             if spec.slowdown == 0 and self._attempt > 1:
                 chosen = int(made.stats()["slowdown"])
-                made.set_speed("real", chosen << (self._attempt - 1))
+                slower = min(chosen << (self._attempt - 1), _SLOWEST)
+                made.set_speed("real", max(slower, chosen))
             emulated = EmulatedDevice(made, self._trace_file() if trace else None)
             try:
                 yield emulated

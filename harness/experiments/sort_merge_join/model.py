@@ -34,6 +34,15 @@ class Query:
     work_mem_bytes: int
     variant: Variant = field(default_factory=lambda: _NO_VARIANT)
 
+    @property
+    def merge_order(self) -> int:
+        """Runs merged at once. A variant's holds as long as two blocks of each fit into memory."""
+        own = postgres_sort.rules(self.version).merge_order(self.work_mem_bytes)
+        if self.variant.merge_order is None:
+            return own
+        fitting = self.work_mem_bytes // (2 * postgres_sort.BLOCK_BYTES)
+        return max(own, min(self.variant.merge_order, fitting))
+
 
 def relations(tables: Tables, size_ratio: float) -> list[Relation]:
     """The small and the large table at a fraction of the paper's size."""
@@ -100,7 +109,7 @@ def simulate(
     spec = _core.SortMergeJoinSpec(
         tables=[rules.table(relation, query.work_mem_bytes) for relation in query.relations],
         merge=variant.merge or rules.merge,
-        merge_order=variant.merge_order or rules.merge_order(query.work_mem_bytes),
+        merge_order=query.merge_order,
         burst=rules.burst,
         refill=rules.refill,
         payload_bytes=rules.payload_bytes,
