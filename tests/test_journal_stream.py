@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from harness.errors import BadParameter, TargetError
 from harness.probes import bpftrace, places
 from harness.probes.recorder import Recorder
 from harness.tiers.base import DATA_OFFSET_BYTES
-from harness.tiers.emulated import EmulatedBench, EmulatedDevice
+from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 from harness.workloads import fio
@@ -72,7 +71,7 @@ def rewrite(folder: Path, rounds: int) -> None:
                 os.fsync(file.fileno())
 
 
-def told(device: EmulatedDevice | LiveDevice) -> Writes:
+def told(device: LiveDevice) -> Writes:
     found = device.writes()
     assert found is not None
     return found
@@ -102,7 +101,7 @@ def test_the_journals_bytes_are_the_traces_and_the_devices(
             device.begin()
             with (
                 Recorder(filesystems.device_of(folder), trace, device_counters=device.counted),
-                Sampler(partial(told, device), 0.05) as sampler,
+                Sampler(device.writes, 0.05) as sampler,
             ):
                 rewrite(folder, 400)
                 mounts.sync(folder)

@@ -105,6 +105,13 @@ def test_what_a_sampler_met_is_raised_at_its_end() -> None:
     assert not sampler.is_running
 
 
+def test_a_drive_that_does_not_say_has_no_samples() -> None:
+    with Sampler(lambda: None, 0.001) as sampler:
+        pass
+    assert sampler.samples == []
+    assert series(sampler.samples) == {}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

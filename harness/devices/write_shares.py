@@ -99,10 +99,11 @@ class Sampler:
     """Looks at a drive again and again while its `with` block runs, in a thread of its own.
 
     `look` gives what the drive has written so far, every `interval_s` seconds of the clock, and
-    once at the begin and the end. What goes wrong in the thread is raised at the end.
+    once at the begin and the end; of a drive that does not say (None) there are no samples. The
+    drive's ranges must not change meanwhile. What goes wrong in the thread is raised at the end.
     """
 
-    def __init__(self, look: Callable[[], Writes], interval_s: float) -> None:
+    def __init__(self, look: Callable[[], Writes | None], interval_s: float) -> None:
         self._look = look
         self._interval_s = interval_s
         self._ending = threading.Event()
@@ -111,7 +112,7 @@ class Sampler:
         self.samples: list[Writes] = []
 
     def __enter__(self) -> Self:
-        self.samples.append(self._look())
+        self._sample()
         self._thread.start()
         return self
 
@@ -127,7 +128,7 @@ class Sampler:
             return
         if self._failure is not None:
             raise self._failure
-        self.samples.append(self._look())
+        self._sample()
 
     @property
     def is_running(self) -> bool:
@@ -137,9 +138,13 @@ class Sampler:
     def _run(self) -> None:
         try:
             while not self._ending.wait(self._interval_s):
-                self.samples.append(self._look())
+                self._sample()
         except BaseException as failure:
             self._failure = failure
+
+    def _sample(self) -> None:
+        if (found := self._look()) is not None:
+            self.samples.append(found)
 
 
 def series(samples: Sequence[Writes]) -> dict[str, list[Any]]:
