@@ -84,6 +84,12 @@ class Device:
     def range_shares(self) -> list: ...
 
     @property
+    def ranges(self) -> list: ...
+
+    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
+        """(name, begin and end in bytes, stream): counted apart from now on."""
+
+    @property
     def spare_factor(self) -> float: ...
 
     def block_erases(self) -> object: ...
@@ -128,6 +134,11 @@ class VirtualStorage(Storage):
         """
 
     def counters(self) -> dict: ...
+
+    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
+        """(name, begin and end in bytes, stream): counted apart from now on."""
+
+    def range_shares(self) -> list: ...
 
     @property
     def now_ns(self) -> int: ...
@@ -266,7 +277,7 @@ class LiveDevice:
 
     def set_pace(self, pace: str, *, slowdown: int = 1, constant_ns: int = 0) -> None:
         """
-        real: replies at the model's times, `slowdown` times slower; none: at once, without the model; constant: after a fixed time. Waits until nothing is in flight.
+        real: replies at the model's times, `slowdown` times slower; virtual: at once, the model gets one request after the other; none: at once, without the model; constant: after a fixed time. Waits until nothing is in flight.
         """
 
     def set_path_cost(self, op: str, *, base_ns: int, ns_per_byte: float) -> None:
@@ -274,6 +285,9 @@ class LiveDevice:
 
     def set_streams(self, ranges: Sequence[tuple[int, int, int]]) -> None:
         """(begin, end) in bytes and the stream of writes that begin there."""
+
+    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
+        """(name, begin and end in bytes, stream): counted apart from now on."""
 
     def set_honest_flush(self, honest: bool) -> None: ...
 
@@ -305,7 +319,7 @@ class LiveDevice:
 
     def snapshot(self, *, then_reset: bool = False) -> dict:
         """
-        Counters of the model (device) and of the host side (live), lateness, model time: all of one moment; `then_reset`: those of the host side count from 0 then.
+        Counters of the model (device) and of the host side (live), ranges and shares by range (flash), lateness, model time: all of one moment; `then_reset`: those of the host side count from 0 then.
         """
 
     def end_record(self) -> dict:

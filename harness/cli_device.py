@@ -17,6 +17,7 @@ from harness.units import format_bytes, parse_size_option
 if TYPE_CHECKING:
     from harness.devices.live import LiveDevice
     from harness.devices.live.registry import Place
+    from harness.devices.profiles import NamedRange
 
 app = typer.Typer(no_args_is_help=True, help="Block devices with a drive's personality.")
 
@@ -157,6 +158,18 @@ def streams(
     _find(name).set_streams([_range(text) for text in ranges or []])
 
 
+@app.command()
+def ranges(
+    name: NameArgument,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=[STREAM:]BEGIN-END", help="such as journal=1:128M-256M"),
+    ] = None,
+) -> None:
+    """Counts ranges of a drive apart (`stats`), and with placement=range puts them in streams."""
+    _find(name).set_ranges([_named_range(text) for text in ranges or []])
+
+
 @app.command("power-cut")
 def power_cut(
     name: NameArgument,
@@ -204,10 +217,10 @@ def slow_die(name: NameArgument, die: int, factor: float) -> None:
 @app.command()
 def speed(
     name: NameArgument,
-    pace: Annotated[str, typer.Argument(help="real or none")],
+    pace: Annotated[str, typer.Argument(help="real, virtual or none")],
     slowdown: Annotated[int, typer.Option(help="0: as it is")] = 0,
 ) -> None:
-    """Lets a device keep its drive's times, or answer at once."""
+    """Lets a device keep its drive's times, or answer at once (virtual: tells the model)."""
     _find(name).set_speed(pace, slowdown)
 
 
@@ -265,6 +278,10 @@ def _stats_table(s: dict[str, Any]) -> Table:
         for counter, value in s[kind].items():
             if value:
                 table.add_row(counter, f"{value:,}")
+    for name, share in s["shares"].items():
+        parts = "  ".join(f"{k.removesuffix('_bytes')} {v:,}" for k, v in share.items() if v)
+        if parts:
+            table.add_row(f"{name}, bytes", parts)
     for what in ("model_latency", "lateness"):
         found = {k.removesuffix("_ns"): v / 1e3 for k, v in s[what].items() if k.endswith("_ns")}
         table.add_row(f"{what}, us", "  ".join(f"{k} {v:,.1f}" for k, v in found.items()))
@@ -277,6 +294,18 @@ def _range(text: str) -> tuple[int, int, int]:
     if not stream.isdigit():
         raise BadParameter(f"range {text!r}: write it as STREAM:BEGIN-END, such as 1:128M-256M")
     return (*_interval(interval), int(stream))
+
+
+def _named_range(text: str) -> NamedRange:
+    from harness.devices.profiles import NamedRange
+
+    name, separator, where = text.partition("=")
+    if not (name and separator):
+        raise BadParameter(
+            f"range {text!r}: write it as NAME=[STREAM:]BEGIN-END, such as journal=1:128M-256M"
+        )
+    begin, end, stream = _range(where) if ":" in where else (*_interval(where), 0)
+    return NamedRange(name, begin, end, stream)
 
 
 def _interval(text: str) -> tuple[int, int]:

@@ -9,7 +9,9 @@ from harness.errors import MissingTool
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PACKAGES: Final = {
+    "blkdiscard": "util-linux",
     "bpftrace": "bpftrace",
+    "debugfs": "e2fsprogs",
     "env": "coreutils",
     "fio": "fio",
     "fstrim": "util-linux",

@@ -7,15 +7,18 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from conftest import REPOSITORY
 
 from harness import mounts
-from harness.devices.live import registry
+from harness.devices.live import LiveDevice, registry
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
 
@@ -111,3 +114,45 @@ def eventually(holds: Callable[[], bool], limit_s: float = 30.0) -> None:
 def mount_of(point: Path) -> list[mounts.Mount]:
     """What is mounted at a path."""
     return [mount for mount in mounts.table() if mount.point == point]
+
+
+def fsync_files_until_the_cut(device: LiveDevice, folder: Path, seed: int) -> dict[str, bytes]:
+    """Cuts the power while files are written; what had been synced before it was cut."""
+    chance = np.random.default_rng(seed)
+    folder.mkdir()
+    synced: dict[str, bytes] = {}
+    enough = threading.Event()
+
+    def write_files() -> None:
+        for i in range(100_000):
+            content = chance.bytes(int(chance.integers(1, 20_000)))
+            try:
+                with (folder / str(i)).open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    if i % 3 == 0:
+                        os.fsync(file.fileno())
+                    else:
+                        continue
+                sync_folder(folder)
+            except OSError:
+                return
+            synced[str(i)] = content
+            if len(synced) == 20:
+                enough.set()
+
+    def sync_folder(path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write_files)
+        try:
+            assert enough.wait(60)
+        finally:
+            device.power_cut(seed, stay_off=True)
+        writing.result()
+    return synced

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import loop_device
+from conftest import loop_device, need
 from live_world import eventually
 
 from harness import mounts
 from harness.devices import filesystems, scratch
-from harness.errors import TargetError
+from harness.errors import BadParameter, TargetError, UnknownName
 from harness.probes import counters
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
@@ -43,6 +44,133 @@ def test_a_file_system_has_a_least_size(tmp_path: Path) -> None:
     file.write_bytes(bytes(1 << 20))
     with pytest.raises(TargetError, match="too few for a file system"):
         filesystems._make(file, 0, offset_bytes=0)
+
+
+# --- the journal
+
+JBD2_MAGIC = bytes.fromhex("c03b3998")
+"""Its superblock begins with it (Linux, Documentation/filesystems/ext4/journal.rst)."""
+
+
+def made(folder: Path, size: int, journal_bytes: int, offset_bytes: int = 0) -> Path:
+    file = folder / "image"
+    file.touch()
+    os.truncate(file, offset_bytes + size)
+    filesystems._make(file, size, offset_bytes=offset_bytes, journal_bytes=journal_bytes)
+    return file
+
+
+def owners(file: Path, blocks: list[int]) -> list[str]:
+    """The inodes that blocks belong to, as debugfs looks for them from the other side."""
+    done = subprocess.run(
+        [need("debugfs"), "-R", f"icheck {' '.join(map(str, blocks))}", str(file)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [line.split("\t")[1] for line in done.stdout.splitlines()[1:]]
+
+
+@pytest.mark.parametrize("offset_bytes", [0, 1 << 20])
+def test_the_journal_has_its_size_and_is_found(tmp_path: Path, offset_bytes: int) -> None:
+    file = made(tmp_path, SIZE, 8 << 20, offset_bytes)
+    ranges = filesystems.journal_extents(file, offset_bytes)
+    assert sum(end - begin for begin, end in ranges) == 8 << 20
+    assert all(offset_bytes < begin < end < offset_bytes + SIZE for begin, end in ranges)
+    with file.open("rb") as image:
+        image.seek(ranges[0][0])
+        assert image.read(4) == JBD2_MAGIC
+
+
+def test_a_large_journal_lies_in_several_places(tmp_path: Path) -> None:
+    """Group tables are between its parts; what is next to it is not its own."""
+    file = made(tmp_path, 2600 << 20, 1 << 30)
+    ranges = filesystems.journal_extents(file)
+    assert sum(end - begin for begin, end in ranges) == 1 << 30
+    assert len(ranges) > 1
+    edges = [(begin >> 12, (end >> 12) - 1) for begin, end in ranges]
+    assert owners(file, [block for edge in edges for block in edge]) == ["8"] * 2 * len(ranges)
+    gap = [edges[0][1] + 1, edges[1][0] - 1]
+    assert owners(file, gap) != ["8", "8"]
+
+
+def test_the_journal_is_as_large_as_it_always_was_if_nobody_says(tmp_path: Path) -> None:
+    for size, journal in ((SIZE, 4 << 20), (1 << 30, 64 << 20)):
+        ranges = filesystems.journal_extents(made(tmp_path, size, 0))
+        assert sum(end - begin for begin, end in ranges) == journal
+
+
+@pytest.mark.parametrize(
+    ("journal_bytes", "error", "said"),
+    [
+        (3 << 20, BadParameter, "whole MiB, 4 MiB to 39.06 GiB"),
+        (5_000_000, BadParameter, "whole MiB"),
+        (-(4 << 20), BadParameter, "whole MiB"),
+        (40 << 30, BadParameter, "whole MiB"),
+        (33 << 20, TargetError, "33 MiB does not fit into a file system of 64 MiB, at most half"),
+        (32 << 20, TargetError, "journal size too big"),  # with its tables: mke2fs says it
+    ],
+)
+def test_a_journal_that_cannot_be_is_refused(
+    tmp_path: Path, journal_bytes: int, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        made(tmp_path, SIZE, journal_bytes)
+
+
+def test_what_has_no_journal_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "image"
+    file.touch()
+    os.truncate(file, SIZE)
+    with pytest.raises(TargetError, match="holds no ext4"):
+        filesystems.journal_extents(file)
+    with pytest.raises(TargetError, match="holds no ext4"):
+        filesystems.journal_extents(tmp_path / "nonesuch")
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", str(file)], check=True)
+    with pytest.raises(TargetError, match="no journal of its own"):
+        filesystems.journal_extents(file)
+
+
+HEAD = "Level Entries       Logical      Physical Length Flags\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (" 0/ 0   1/  1     0 -     9    11 -    20     10 Uninit\n", "no extent"),
+        (" 0/ 0   1/  1     0 -     9    11 -    20\n", "no extent"),
+        (" 0/ 0   1/  1     1 -     9    11 -    19      9 \n", "not whole"),
+        (" 0/ 0   1/  1     0 -     9    11 -    21     10 \n", "not whole"),
+        (" 0/ 0   1/  1     0 -     9    11 -    20     11 \n", "not whole"),
+        ("", "no journal"),
+    ],
+)
+def test_only_a_whole_list_of_extents_is_believed(lines: str, said: str) -> None:
+    good = " 0/ 0   1/  1     0 -     9    11 -    20     10 \n"
+    assert list(filesystems._physical(HEAD + good, "x")) == [(11, 10)]
+    with pytest.raises(TargetError, match=said):
+        list(filesystems._physical(HEAD + lines, "x"))
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_the_journal_holds_what_it_is_told_to(tmp_path: Path) -> None:
+    with loop_device(tmp_path, SIZE) as device:
+        for mode, twice in (("ordered", False), ("journal", True)):
+            with filesystems.ext4(device, journal_mode=mode, journal_bytes=16 << 20) as folder:
+                before = counters.read(device)
+                (folder / "file").write_bytes(os.urandom(4 << 20))
+                mounts.sync(folder)
+                (folder / "file").touch()
+                mounts.sync(folder)
+            # mounted no more: what was journalled is home, too
+            written = (counters.read(device) - before).write_sectors * counters.SECTOR_BYTES
+            assert (written > 8 << 20) == twice
+        ranges = filesystems.journal_extents(device)
+        assert sum(end - begin for begin, end in ranges) == 16 << 20
+        with (
+            pytest.raises(UnknownName, match="unknown journal mode 'data'; known: journal, order"),
+            filesystems.ext4(device, journal_mode="data"),
+        ):
+            pass
 
 
 @pytest.mark.real

@@ -6,7 +6,6 @@ import mmap
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import need
+from live_world import fsync_files_until_the_cut
 
 from harness.bench import live_data, live_safety
 from harness.bench.live_safety import DISK, DRIVES, MX500, Drive, cuts_of, mixed_load, recorded
@@ -25,6 +25,7 @@ from harness.cleaning import clean
 from harness.devices.live import LiveDevice, create, created, loops
 from harness.devices.live.recording import initial_path, replay
 from harness.devices.model import Device
+from harness.devices.profiles import NamedRange
 from harness.errors import TargetError, TraceError
 from harness.paths import Project
 
@@ -257,55 +258,13 @@ def test_ext4_recovers_from_a_power_cut(project: Project, tmp_path: Path) -> Non
         live_data.run("mkfs.ext4", "-q", "-F", str(device.path))
         for cut in range(3):
             with live_data.mounted(device.path, mount):
-                synced = _fsync_files_until_the_cut(device, mount / f"cut{cut}", 100 + cut)
+                synced = fsync_files_until_the_cut(device, mount / f"cut{cut}", 100 + cut)
             device.power_on()
             assert len(synced) > 0
             with live_data.mounted(device.path, mount):  # recovers the journal
                 for name, content in synced.items():
                     assert (mount / f"cut{cut}" / name).read_bytes() == content
             assert live_data.check_file_system(device.path, "ext4") == ""
-
-
-def _fsync_files_until_the_cut(device: LiveDevice, folder: Path, seed: int) -> dict[str, bytes]:
-    """Cuts the power while files are written; what had been synced before it was cut."""
-    chance = np.random.default_rng(seed)
-    folder.mkdir()
-    synced: dict[str, bytes] = {}
-    enough = threading.Event()
-
-    def write_files() -> None:
-        for i in range(100_000):
-            content = chance.bytes(int(chance.integers(1, 20_000)))
-            try:
-                with (folder / str(i)).open("wb") as file:
-                    file.write(content)
-                    file.flush()
-                    if i % 3 == 0:
-                        os.fsync(file.fileno())
-                    else:
-                        continue
-                sync_folder(folder)
-            except OSError:
-                return
-            synced[str(i)] = content
-            if len(synced) == 20:
-                enough.set()
-
-    def sync_folder(path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write_files)
-        try:
-            assert enough.wait(60)
-        finally:
-            device.power_cut(seed, stay_off=True)
-        writing.result()
-    return synced
 
 
 # Records.
@@ -356,8 +315,9 @@ def _saved_model(state: Path) -> bytes:
         (lambda device: device.power_cut(1), "the power was cut"),
         (lambda device: device.slow_die(0, 2.0), "die 0"),
         (lambda device: device.set_speed("none"), "speed"),
+        (lambda device: device.set_ranges([NamedRange("a", 0, BLOCK)]), "ranges"),
     ],
-    ids=["cut", "slow-die", "speed"],
+    ids=["cut", "slow-die", "speed", "ranges"],
 )
 def test_a_record_that_more_than_requests_have_influenced_is_not_replayed(
     project: Project, tmp_path: Path, change: Callable[[LiveDevice], Any], said: str

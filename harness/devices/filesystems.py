@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,18 +15,30 @@ from pathlib import Path
 from typing import Final
 
 from harness import leases, mounts, writeback
-from harness.errors import DiskFull, HarnessError, TargetError
+from harness.errors import BadParameter, DiskFull, HarnessError, TargetError, UnknownName
 from harness.leases import Lease
 from harness.programs import find_program
+from harness.units import format_bytes
 
 COMMIT_S: Final = 5
 """How often ext4 commits its journal, if it is not told otherwise."""
 
-_BLOCK_BYTES: Final = 4096
-_LEAST_BYTES: Final = 16 << 20
-_MOST_JOURNAL_BYTES: Final = 64 << 20
+JOURNAL_MODES: Final = ("ordered", "journal")
+"""What the journal holds: metadata, with data written home before it; or data, too."""
+
 INODES: Final = 4096
 """How many files there may be, if nobody asks for more."""
+
+_BLOCK_BYTES: Final = 4096
+_LEAST_BYTES: Final = 16 << 20
+_MOST_CHOSEN_JOURNAL_BYTES: Final = 64 << 20
+_JOURNAL_BLOCKS: Final = (1024, 10_240_000)
+"""The fewest and the most that mke2fs allows (mke2fs(8), -J size)."""
+
+_MIB: Final = 1 << 20
+_BLOCK_SIZE: Final = re.compile(r"^Block size: +(\d+)$", re.MULTILINE)
+_EXTENTS_HEAD: Final = ["Level", "Entries", "Logical", "Physical", "Length", "Flags"]
+_EXTENT: Final = re.compile(r" *\d+/ *\d+ +\d+/ *\d+ +(\d+) - +(\d+) +(\d+) - +(\d+) +(\d+) *")
 
 _IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000001"
 _FEATURES: Final = (
@@ -46,20 +59,25 @@ def ext4(
     commit_s: float = COMMIT_S,
     discard: bool = False,
     inodes: int = INODES,
+    journal_mode: str = "ordered",
+    journal_bytes: int = 0,
 ) -> Iterator[Path]:
     """A new ext4 on a block device, mounted at a folder of ours while the block runs.
 
     `size_bytes` 0: as large as the device. `dirty_bytes`: see writeback.limited. `discard`: what is
     deleted is discarded after the next commit. `inodes`: how many files there may be. `commit_s`:
-    ext4 takes whole seconds of the clock, at least one. Root only. Raises MissingTool, DiskFull,
-    TargetError (also for a device without discard, if it is to have
-    it).
+    ext4 takes whole seconds of the clock, at least one. `journal_mode`: one of JOURNAL_MODES; with
+    `journal`, O_DIRECT is buffered. `journal_bytes`: whole MiB; 0: a 16th of the file system, 4 to
+    64 MiB. Root only. Raises MissingTool, DiskFull, UnknownName, BadParameter (a journal size that
+    mke2fs does not allow), TargetError (also for a journal that does not fit, and for a device
+    without discard, if it is to have it).
     """
+    mode = _journaling(journal_mode)
     if discard:
         _check_discard(device)
-    _make(device, size_bytes, offset_bytes=0, inodes=inodes)
+    _make(device, size_bytes, offset_bytes=0, inodes=inodes, journal_bytes=journal_bytes)
     with (
-        _mounted(device, [_committing(commit_s), _discarding(discard)]) as folder,
+        _mounted(device, [_committing(commit_s), _discarding(discard), mode]) as folder,
         writeback.limited(mounts.number_of(folder), dirty_bytes),
     ):
         yield folder
@@ -75,17 +93,20 @@ def ext4_in(
     commit_s: float = COMMIT_S,
     discard: bool = False,
     inodes: int = INODES,
+    journal_mode: str = "ordered",
+    journal_bytes: int = 0,
 ) -> Iterator[Path]:
     """A new ext4 in a part of a file or device, mounted through a loop device while the block runs.
 
     The loop device goes with the mount, and reads and writes past the page cache of what is below.
     Parameters and errors as of `ext4`.
     """
+    mode = _journaling(journal_mode)
     if discard and target.is_block_device():
         _check_discard(target)
-    _make(target, size_bytes, offset_bytes=offset_bytes, inodes=inodes)
+    _make(target, size_bytes, offset_bytes=offset_bytes, inodes=inodes, journal_bytes=journal_bytes)
     place = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}"]
-    options = [*place, _committing(commit_s), _discarding(discard)]
+    options = [*place, _committing(commit_s), _discarding(discard), mode]
     with _mounted(target, options) as folder:
         number = mounts.number_of(folder)
         loop = device_of(folder)
@@ -101,10 +122,60 @@ def device_of(folder: Path) -> Path:
     return Path("/dev") / (_SYSFS / mounts.number_of(folder)).resolve().name
 
 
+def journal_extents(target: Path, offset_bytes: int = 0) -> list[tuple[int, int]]:
+    """Where an ext4 has its journal: byte ranges [begin, end) of `target`, in the journal's order.
+
+    Read from the file system itself (debugfs: the extents of the journal's inode, 8), which may be
+    mounted; the place never changes after mke2fs. `target` is a device or file in which the file
+    system begins at `offset_bytes`. Neighbours are joined; a large journal has gaps where block
+    groups have their tables. Raises TargetError if there is no such journal, MissingTool.
+    """
+    place = f"{target}?offset={offset_bytes}" if offset_bytes else str(target)
+    found = _BLOCK_SIZE.search(_run("debugfs", "-R", "show_super_stats -h", place))
+    if found is None:
+        raise TargetError(f"{place} holds no ext4: make one first")
+    said = _run("debugfs", "-R", "dump_extents -l <8>", place)
+    ranges: list[tuple[int, int]] = []
+    for first, blocks in _physical(said, place):
+        begin = offset_bytes + first * int(found[1])
+        end = begin + blocks * int(found[1])
+        if ranges and ranges[-1][1] == begin:
+            begin = ranges.pop()[0]
+        ranges.append((begin, end))
+    return ranges
+
+
+def _physical(said: str, place: str) -> Iterator[tuple[int, int]]:
+    """First block and length of each extent in what debugfs said of a journal."""
+    lines = said.splitlines()
+    if len(lines) < 2 or lines[0].split() != _EXTENTS_HEAD:
+        raise TargetError(f"{place} has no journal of its own: debugfs says {said[:80]!r}")
+    expected = 0
+    for line in lines[1:]:
+        match = _EXTENT.fullmatch(line)
+        if match is None:
+            raise TargetError(f"{place}: debugfs says {line!r} of the journal, which is no extent")
+        first, last, begin, end, length = map(int, match.groups())
+        if first != expected or {last - first + 1, end - begin + 1} != {length}:
+            raise TargetError(f"{place}: the journal's extents are not whole, see {line!r}")
+        expected = last + 1
+        yield begin, length
+
+
 def trim(folder: Path) -> None:
     """Discards all that a mounted file system does not use (fstrim). Raises TargetError."""
     _check_discard(device_of(folder))
     _run("fstrim", str(folder))
+
+
+def discard(device: Path, begin_bytes: int, length_bytes: int) -> None:
+    """Discards a part of a block device that nothing is mounted on (blkdiscard).
+
+    Raises TargetError, MissingTool.
+    """
+    _check_discard(device)
+    place = [f"--offset={begin_bytes}", f"--length={length_bytes}"]
+    _run("blkdiscard", *place, str(device))
 
 
 def _committing(commit_s: float) -> str:
@@ -113,6 +184,12 @@ def _committing(commit_s: float) -> str:
 
 def _discarding(discard: bool) -> str:
     return "discard" if discard else "nodiscard"
+
+
+def _journaling(mode: str) -> str:
+    if mode not in JOURNAL_MODES:
+        raise UnknownName("journal mode", mode, JOURNAL_MODES)
+    return f"data={mode}"
 
 
 def _check_discard(device: Path) -> None:
@@ -126,14 +203,21 @@ def _check_discard(device: Path) -> None:
         )
 
 
-def _make(target: Path, size_bytes: int, *, offset_bytes: int, inodes: int = INODES) -> None:
+def _make(
+    target: Path,
+    size_bytes: int,
+    *,
+    offset_bytes: int,
+    inodes: int = INODES,
+    journal_bytes: int = 0,
+) -> None:
     """Writes an empty file system. mke2fs takes sizes in KiB if they end in k."""
     whole = size_bytes or _size_of(target) - offset_bytes
     if whole < _LEAST_BYTES:
         raise TargetError(
             f"{target}: {whole} B are too few for a file system: at least {_LEAST_BYTES} B"
         )
-    journal_mib = min(max(whole // 16, 4 << 20), _MOST_JOURNAL_BYTES) >> 20
+    journal_mib = _journal_bytes(whole, journal_bytes) // _MIB
     arguments = [
         *("-t", "ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", "-N", str(inodes)),
         *("-I", "256", "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
@@ -143,6 +227,26 @@ def _make(target: Path, size_bytes: int, *, offset_bytes: int, inodes: int = INO
     # Its own answer to what is not said here, and a time that is always the same.
     fixed = {"MKE2FS_CONFIG": os.devnull, "E2FSPROGS_FAKE_TIME": "1", "SOURCE_DATE_EPOCH": "1"}
     _run("mke2fs", *arguments, env=fixed)
+
+
+def _journal_bytes(whole_bytes: int, asked_bytes: int) -> int:
+    """Whole MiB, as mke2fs wants them."""
+    if asked_bytes == 0:
+        chosen = min(max(whole_bytes // 16, 4 * _MIB), _MOST_CHOSEN_JOURNAL_BYTES)
+        return chosen // _MIB * _MIB
+    fewest, most = (blocks * _BLOCK_BYTES for blocks in _JOURNAL_BLOCKS)
+    if asked_bytes % _MIB or not fewest <= asked_bytes <= most:
+        raise BadParameter(
+            f"journal_bytes {asked_bytes}: must be whole MiB, {format_bytes(fewest)} to "
+            f"{format_bytes(most)}"
+        )
+    if asked_bytes > whole_bytes // 2:
+        raise TargetError(
+            f"a journal of {format_bytes(asked_bytes)} does not fit into a file system of "
+            f"{format_bytes(whole_bytes)}, at most half of it does: choose a smaller journal or a "
+            "larger device"
+        )
+    return asked_bytes
 
 
 @contextlib.contextmanager
@@ -180,7 +284,7 @@ def _size_of(target: Path) -> int:
         return file.seek(0, os.SEEK_END)
 
 
-def _run(program: str, *arguments: str, env: dict[str, str] | None = None) -> None:
+def _run(program: str, *arguments: str, env: dict[str, str] | None = None) -> str:
     done = subprocess.run(
         [find_program(program), *arguments],
         capture_output=True,
@@ -193,3 +297,4 @@ def _run(program: str, *arguments: str, env: dict[str, str] | None = None) -> No
         said = " ".join((done.stderr or done.stdout).split())
         kind: type[HarnessError] = DiskFull if "No space left" in said else TargetError
         raise kind(f"{program} {arguments[-1]}: {said or 'failed'}")
+    return done.stdout

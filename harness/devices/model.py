@@ -216,9 +216,8 @@ class Device:
         self, profile: DeviceProfile, *, seed: int = 0, ranges: Sequence[NamedRange] = ()
     ) -> None:
         self.profile = profile
-        self.ranges = tuple(ranges)
         self.cancel = _core.Cancel()
-        self._core = _core.Device(core_parameters(profile, seed=seed, ranges=self.ranges))
+        self._core = _core.Device(core_parameters(profile, seed=seed, ranges=ranges))
 
     @classmethod
     def from_profile(
@@ -365,6 +364,19 @@ class Device:
         """
         self._core.set_trim_policy(name)
 
+    @property
+    def ranges(self) -> tuple[NamedRange, ...]:
+        """The ranges that are counted apart now."""
+        return tuple(NamedRange(*each) for each in self._core.ranges)
+
+    def set_ranges(self, ranges: Sequence[NamedRange]) -> None:
+        """Other ranges to count apart from now on; what was counted before goes to the rest.
+
+        With placement `range` their streams are followed from now on, too. Part of the saved state.
+        Raises BadParameter for ranges or streams that the drive cannot have, or a disk.
+        """
+        self._core.set_ranges([(r.name, r.begin_bytes, r.end_bytes, r.stream) for r in ranges])
+
     def slow_die(self, die: int, factor: float) -> None:
         """A fault: the cells of this die take `factor` times as long from now on (1: as new).
 
@@ -374,7 +386,7 @@ class Device:
         self._core.slow_die(die, factor)
 
     def save(self) -> bytes:
-        """All state, for `restore` on a device of the same profile, seed and ranges."""
+        """All state, ranges included, for `restore` on a device of the same profile and seed."""
         return self._core.save()
 
     def restore(self, saved: bytes) -> None:
@@ -395,8 +407,9 @@ class Device:
         """Who caused what is on flash: one row per stream and one per named range (and the rest).
 
         Columns: kind (stream, range, cause), name, host_bytes, copied_bytes, padded_bytes,
-        folded_bytes, waf. Rows of kind `stream` plus the row `cause/fold` (which belongs to nobody)
-        sum to all bytes programmed; so do the rows of kind `range` plus it.
+        folded_bytes, coalesced_bytes (written, never programmed), waf. Rows of kind `stream` plus
+        the row `cause/fold` (which belongs to nobody) sum to all bytes programmed; so do the rows
+        of kind `range` plus it.
         """
         unit = self._unit_bytes
         names = [r.name for r in self.ranges] + ["(rest)"]
@@ -406,14 +419,15 @@ class Device:
             ("range", name, *share)
             for name, share in zip(names, self._core.range_shares(), strict=True)
         ]
-        columns = ["kind", "name", "host_bytes", "copied_bytes", "padded_bytes"]
-        frame = pd.DataFrame(rows, columns=columns)
-        frame[columns[2:]] *= unit
-        frame["folded_bytes"] = 0
+        parts = ["host_bytes", "copied_bytes", "padded_bytes", "coalesced_bytes"]
+        frame = pd.DataFrame(rows, columns=["kind", "name", *parts])
+        frame[parts] *= unit
+        frame.insert(5, "folded_bytes", 0)
         folded = self.counters["nand_folded_bytes"]
-        frame.loc[len(frame)] = ["cause", "fold", 0, 0, 0, folded]
-        written = frame[[*columns[2:], "folded_bytes"]].sum(axis=1)
-        frame["waf"] = written / frame.host_bytes.where(frame.host_bytes > 0)
+        frame.loc[len(frame)] = ["cause", "fold", 0, 0, 0, folded, 0]
+        programmed = frame[[*parts[:3], "folded_bytes"]].sum(axis=1)
+        written = frame.host_bytes + frame.coalesced_bytes
+        frame["waf"] = programmed / written.where(written > 0)
         return frame
 
     def block_erases(self) -> npt.NDArray[np.uint32]:

@@ -7,12 +7,13 @@ A request is in flight from its issue up to, and not including, its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
 
 from harness.errors import TraceError
 from harness.probes.counters import SECTOR_BYTES
@@ -23,7 +24,7 @@ _NEEDED: Final = {"issued_ns", "latency_ns", "completed_ns", "lba", "sectors", "
 
 def throughput(trace: Path, bin_s: float = 1.0) -> pd.DataFrame:
     """Requests ended per bin: time_s (the bin's begin), op, ios_per_s, bytes_per_s."""
-    return _query(
+    return query(
         trace,
         f"""
         SELECT (completed_ns - begin_ns) // {_ns(bin_s)} * {bin_s} AS time_s, op,
@@ -42,7 +43,7 @@ def latencies(trace: Path) -> pd.DataFrame:
     quantiles = ", ".join(
         f"quantile_disc(latency_ns, {q}) / 1e3 AS {name}_us" for name, q in QUANTILES.items()
     )
-    return _query(
+    return query(
         trace,
         f"""
         SELECT op, count(*) AS requests, count(*) - count(latency_ns) AS unknown,
@@ -55,7 +56,7 @@ def latencies(trace: Path) -> pd.DataFrame:
 
 def queue_depth(trace: Path, bin_s: float = 1.0) -> pd.DataFrame:
     """Requests in flight: time_s (the bin's begin), mean_depth (over the bin's time), max_depth."""
-    return _query(
+    return query(
         trace,
         f"""
         WITH cuts AS (
@@ -79,7 +80,7 @@ def utilisation(trace: Path) -> pd.DataFrame:
     """One row: span_s (first issue to last end), busy_s (something in flight), utilisation_ratio,
     mean_depth, max_depth.
     """
-    return _query(
+    return query(
         trace,
         """
         WITH levels AS (
@@ -113,7 +114,7 @@ def _within(trace: Path, begin_ns: int, end_ns: int) -> pd.DataFrame:
         f"AS {op}_bytes"
         for op in ("read", "write")
     )
-    return _query(
+    return query(
         trace,
         f"""
         WITH levels AS (
@@ -138,7 +139,7 @@ def seek_distances(trace: Path) -> pd.DataFrame:
     Columns: op, from_sectors, to_sectors (half-open; powers of two of the distance, whatever its
     direction), requests. The first request, and those of unknown issue, have no distance.
     """
-    return _query(
+    return query(
         trace,
         """
         WITH moves AS (
@@ -157,7 +158,7 @@ def seek_distances(trace: Path) -> pd.DataFrame:
 
 def discard_lengths(trace: Path) -> pd.DataFrame:
     """Discards by length: from_bytes, to_bytes (half-open, powers of two), discards, bytes."""
-    return _query(
+    return query(
         trace,
         f"""
         WITH lengths AS (
@@ -175,7 +176,7 @@ def reads_beside_discards(trace: Path) -> pd.DataFrame:
 
     Columns: beside_discard, reads, mean_us, p50_us, p99_us, max_us.
     """
-    return _query(
+    return query(
         trace,
         """
         WITH discards AS (
@@ -204,7 +205,7 @@ def addresses(trace: Path, points: int = 200_000) -> pd.DataFrame:
 
     Flushes have no place and are left out.
     """
-    return _query(
+    return query(
         trace,
         f"""
         WITH placed AS (
@@ -231,8 +232,10 @@ def _ns(seconds: float) -> int:
     return max(round(seconds * 1e9), 1)
 
 
-def _query(trace: Path, query: str) -> pd.DataFrame:
-    """A query over `trace`, `span` (first issue, last end), `steps` (+1 and -1 in flight)."""
+def query(trace: Path, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pd.DataFrame:
+    """What SQL says of a trace: of the views `trace`, `span` (first issue, last end), `steps` (+1
+    and -1 in flight), and of further tables by name. Raises TraceError.
+    """
     with duckdb.connect() as connection:
         try:
             rows = connection.read_parquet(str(trace))
@@ -255,4 +258,6 @@ def _query(trace: Path, query: str) -> pd.DataFrame:
                 SELECT completed_ns, -1 FROM trace WHERE latency_ns IS NOT NULL;
             """
         )
-        return connection.execute(query).df()
+        for name, table in (tables or {}).items():
+            connection.register(name, table)
+        return connection.execute(sql).df()

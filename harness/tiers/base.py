@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.devices.filesystems import COMMIT_S, INODES
-from harness.devices.profiles import DeviceProfile, HostProfile
+from harness.devices.profiles import DeviceProfile, HostProfile, NamedRange
+from harness.devices.write_shares import Writes
+from harness.workloads.ageing import Ageing
 
 DATA_OFFSET_BYTES: Final = 1 << 20
 """Where an experiment's data begins on a device; what lies before belongs to the harness."""
@@ -83,16 +85,38 @@ class Device(Protocol):
         discard: bool = False,
         inodes: int = INODES,
         commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
     ) -> AbstractContextManager[Path]:
         """An empty ext4 on the device, before `begin`: mounted for as long as the block runs.
 
         `size_bytes` 0: as large as the device. `dirty_bytes`: how much that is not written yet the
         kernel may hold of it, half of that before it begins to write in the background; 0: as much
         as it likes. `discard`: the device is told what was deleted. `inodes`: how many files there
-        may be. `commit_s`: how often its journal commits, in the device's time. Yields the folder.
-        Raises TargetError (a device that knows no discard is to have it), and MissingTool without
-        e2fsprogs.
+        may be. `commit_s`: how often its journal commits, in the device's time. `journal_mode`,
+        `journal_bytes`: see devices/filesystems. Yields the folder. Raises TargetError (a device
+        that knows no discard is to have it), and MissingTool without e2fsprogs.
         """
+        ...
+
+    def age(self, ageing: Ageing) -> None:
+        """Writes a region of the device by fio before all else (see workloads/ageing).
+
+        Raises BadParameter, MissingTool, and TargetError where there is no kernel.
+        """
+        ...
+
+    def streams(self, ranges: Sequence[NamedRange]) -> None:
+        """From now on these ranges' writes are counted apart (`writes`), and go to their streams.
+
+        They go there if the device's parameter `placement` is `range`; with `none` they are only
+        counted. Ranges ascend and are disjoint; those of before are forgotten. Raises TargetError
+        where the device cannot tell, BadParameter for ranges or streams that it cannot have.
+        """
+        ...
+
+    def writes(self) -> Writes | None:
+        """What the device has written so far, and for which range; None if it does not say."""
         ...
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:

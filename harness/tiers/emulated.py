@@ -6,7 +6,7 @@ the simulated tier starts. A run whose replies left too late is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +19,21 @@ from harness import _core, mounts
 from harness.devices import filesystems, fingerprint, live
 from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.live import LiveDevice, LiveSpec
-from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, load_device
+from harness.devices.profiles import (
+    DeviceProfile,
+    HddProfile,
+    HostProfile,
+    NamedRange,
+    load_device,
+)
+from harness.devices.write_shares import Writes
 from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
 from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.tiers.base import Cancel, CpuCosts
 from harness.tiers.hardware import write_records
+from harness.workloads import ageing as ageing_job
+from harness.workloads.ageing import Ageing
 
 _SEEDS_PER_REVOLUTION = 16
 _SLOWEST = 64  # much beyond it a machine sleeps between two requests, and wakes up late
@@ -63,6 +72,8 @@ class EmulatedDevice:
         discard: bool = False,
         inodes: int = INODES,
         commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
     ) -> Iterator[Path]:
         """Made at once: to the drive it has been there since long ago."""
         with filesystems.ext4(
@@ -72,6 +83,8 @@ class EmulatedDevice:
             commit_s=commit_s * self.slowdown,
             discard=discard,
             inodes=inodes,
+            journal_mode=journal_mode,
+            journal_bytes=journal_bytes,
         ) as folder:
             self._folder = folder
             try:
@@ -79,6 +92,27 @@ class EmulatedDevice:
             finally:
                 self._device.set_speed("none")  # what is left to be written is nobody's any more
                 self._folder = None
+
+    def age(self, ageing: Ageing) -> None:
+        """As fast as this machine is: the drive's translation layer sees every write.
+
+        What fio wrote is forgotten then, so that it takes no memory; the drive, which is not told,
+        goes on holding it. Raises TargetError for a disk, which does not age.
+        """
+        self._device.set_speed("virtual")
+        try:
+            ageing_job.run(self._device.path, ageing, self._device.size_bytes)
+        finally:
+            self._device.set_speed("none")
+        filesystems.discard(self._device.path, ageing.begin_bytes, ageing.region_bytes)
+
+    def streams(self, ranges: Sequence[NamedRange]) -> None:
+        """Told to the model, whose part of the drive's address space they are."""
+        self._device.set_ranges(ranges)
+
+    def writes(self) -> Writes | None:
+        """The model's, which it counts from `begin`; None for a disk."""
+        return self._device.writes()
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Writes the records, at once: to the drive they have been there since long ago."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -13,8 +14,12 @@ from numpy.typing import NDArray
 from harness import _core
 from harness.devices import filesystems, fingerprint, scratch
 from harness.devices.filesystems import COMMIT_S, INODES
-from harness.errors import BadParameter
+from harness.devices.profiles import NamedRange
+from harness.devices.write_shares import Writes
+from harness.errors import BadParameter, TargetError
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
+from harness.workloads import ageing as ageing_job
+from harness.workloads.ageing import Ageing
 from harness.workloads.tpch import RECORD_BYTES, expand
 
 DEVICE = "file"
@@ -65,6 +70,8 @@ class FileDevice:
         discard: bool = False,
         inodes: int = INODES,
         commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
     ) -> Iterator[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
         self._placed = {}
@@ -76,8 +83,29 @@ class FileDevice:
             discard=discard,
             inodes=inodes,
             commit_s=commit_s,
+            journal_mode=journal_mode,
+            journal_bytes=journal_bytes,
         ) as folder:
             yield folder
+
+    def age(self, ageing: Ageing) -> None:
+        """Behind the header; at the drive's own speed."""
+        self._placed = {}
+        behind = replace(ageing, begin_bytes=ageing.begin_bytes + DATA_OFFSET_BYTES)
+        ageing_job.run(self._target.path, behind, self._target.size_bytes)
+
+    def streams(self, ranges: Sequence[NamedRange]) -> None:
+        """Raises TargetError, unless there are none: a drive does not place writes by address."""
+        if ranges:
+            raise TargetError(
+                "a real drive does not place writes by their address: its host has to name the "
+                "stream. hardware/msdj/ has what does so for ext4's journal: a patch of JBD2, or a "
+                "journal on a namespace with an FDP placement handle of its own"
+            )
+
+    def writes(self) -> Writes | None:
+        """A file does not say."""
+        return None
 
     def begin(self) -> None:
         """Whatever was placed is on the drive already."""

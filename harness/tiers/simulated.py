@@ -25,9 +25,11 @@ from harness.devices.profiles import (
     load_host,
 )
 from harness.devices.scaling import scaled_to
+from harness.devices.write_shares import Writes, shares_of
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.tiers.base import Cancel, CpuCosts
 from harness.units import format_bytes
+from harness.workloads.ageing import Ageing
 from harness.workloads.tpch import CONTENT, RECORD_BYTES
 
 _SEEDS_PER_REVOLUTION = 16
@@ -48,6 +50,7 @@ class SimulatedDevice:
         self.storage = storage
         self.profile = profile
         self.host = host
+        self._ranges: tuple[NamedRange, ...] = ()
         self.cpu = CpuCosts(
             partition_ns=costs.partition_cpu.value,
             build_ns=costs.build_cpu.value,
@@ -67,13 +70,35 @@ class SimulatedDevice:
         discard: bool = False,
         inodes: int = INODES,
         commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
     ) -> AbstractContextManager[Path]:
         """Virtual time has no kernel. Raises TargetError, always."""
-        del size_bytes, dirty_bytes, discard, inodes, commit_s
+        del size_bytes, dirty_bytes, discard, inodes, commit_s, journal_mode, journal_bytes
         raise TargetError(
             "a simulated device has no file system of the kernel's: use the tier emulated or "
             "hardware"
         )
+
+    def age(self, ageing: Ageing) -> None:
+        """Virtual time has no fio. Raises TargetError, always."""
+        del ageing
+        raise TargetError(
+            "fio cannot write to a simulated device: age a model by devices.model.Device.run"
+        )
+
+    def streams(self, ranges: Sequence[NamedRange]) -> None:
+        """Told to the model."""
+        self._ranges = tuple(ranges)
+        self.storage.set_ranges([(r.name, r.begin_bytes, r.end_bytes, r.stream) for r in ranges])
+
+    def writes(self) -> Writes | None:
+        """The model's; None for a disk."""
+        if not isinstance(self.profile, SsdProfile):
+            return None
+        unit = self.profile.parameters.map_unit.value
+        shares = shares_of(self._ranges, self.storage.range_shares(), unit)
+        return Writes(self.storage.now_ns, self.storage.counters(), shares)
 
     def begin(self) -> None:
         """Nothing has taken time so far."""

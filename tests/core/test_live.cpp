@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <numeric>
 #include <thread>
 
 #include "base/prng.hpp"
@@ -500,6 +501,79 @@ TEST(LiveStreams, WritesCarryTheStreamOfTheirRange) {
   for (const RecordedRequest& r : world.device.take_records()) streams.push_back(r.stream);
   EXPECT_EQ(streams, (std::vector<StreamId>{1, 1, 2, 2, 0}));
   EXPECT_THROW(world.device.set_streams({{extent(0, 10), 1}, {extent(9, 10), 2}}), OperatingError);
+}
+
+std::uint64_t answers_in(const host::LatencyHistogram& histogram) {
+  const auto& counts = histogram.counts();
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+// At speed virtual the model sees what a host at depth 1 would have shown it, whoever asks how
+// fast.
+TEST(LiveVirtualTime, AgesTheDriveAsAHostAtDepthOne) {
+  World world(make(ssd()), Pace::virtual_time);
+  host::Driver driver(make(ssd()));
+  Prng random(8);
+  std::vector<host::TimedRequest> requests;
+  for (int i = 0; i < 4000; ++i) {
+    const Extent where = any_extent(random, 0, kSectors, 3 * kBlock);
+    const std::uint64_t what = random.below(50);
+    const Op op = what == 0 ? Op::flush : what == 1 ? Op::trim : Op::write;
+    if (op == Op::flush) world.host.flush();
+    if (op == Op::trim) world.host.trim(where);
+    if (op == Op::write) world.host.write(where, 1);
+    ASSERT_EQ(world.host.wait(), 0U);
+    const Extent none = {};
+    const Extent& at = op == Op::flush ? none : where;
+    requests.push_back({{op, at.begin, at.length(), false, 0}, Nanos{0}});
+  }
+  driver.begin_trace(1, {}, false);
+  driver.feed_trace(requests, Cancel());
+  driver.end_trace(Cancel());
+  const auto& ftl = dynamic_cast<const flash::Ssd&>(driver.device()).ftl();
+  EXPECT_GT(ftl.counters().copied_units, 100U);
+  EXPECT_GT(ftl.counters().trimmed_units, 0U);
+  Seen seen;
+  Nanos now;
+  LiveCounters counters;
+  world.device.look([&](DeviceModel& model, LiveCounters& c, Nanos time) {
+    seen = seen_of(model);
+    counters = c;
+    now = time;
+  });
+  driver.device().wake(driver.now());
+  EXPECT_EQ(now, driver.now());
+  EXPECT_EQ(seen, seen_of(driver.device()));
+  EXPECT_EQ(counters.unpaced, 4000U);
+  EXPECT_EQ(answers_in(counters.lateness), 0U);
+  EXPECT_EQ(answers_in(counters.model_latency), 0U);
+}
+
+TEST(LiveVirtualTime, KeepsDataAndGoesOnInRealTime) {
+  World world(make(ssd()), Pace::virtual_time);
+  for (int i = 0; i < 20; ++i) world.host.write(extent(i * kBlock, kBlock), 1);
+  EXPECT_EQ(world.host.wait(), 0U);
+  const auto time_of = [&] {
+    Nanos now;
+    world.device.look([&](DeviceModel&, LiveCounters&, Nanos time) { now = time; });
+    return now;
+  };
+  const Nanos aged = time_of();
+  EXPECT_GT(aged, Nanos{0});
+  world.device.set_pace(Pace::real, 1, Nanos{0});
+  world.host.write(extent(0, kBlock), 2);
+  EXPECT_EQ(world.host.wait(), 0U);
+  EXPECT_GT(time_of(), aged);
+  EXPECT_EQ(answers_in(world.counters().lateness), 1U);
+  world.device.power_cut(1, After::on);
+  EXPECT_EQ(world.host.versions(extent(kBlock, 1)).front(), Version{1});
+}
+
+TEST(LiveVirtualTime, IsNotForDisks) {
+  World world(make(hdd()));
+  EXPECT_THROW(world.device.set_pace(Pace::virtual_time, 1, Nanos{0}), OperatingError);
+  world.host.write(extent(0, kBlock), 1);
+  EXPECT_EQ(world.host.wait(), 0U);
 }
 
 TEST(LiveDevice, RefusesSizesThatItCannotHave) {

@@ -395,6 +395,217 @@ TEST(SsdShares, BelongToTheStreamThatWrote) {
   EXPECT_EQ(shares.by_range()[1].host_units, 4U);
 }
 
+// --- named ranges, changed while the drive is in use
+
+SsdParameters two_streams() {
+  SsdParameters p = parameters();
+  p.ftl.streams = 2;
+  p.placement = "range";
+  p.gc_placement = "by_stream";
+  return p;
+}
+
+// Streams never share a block.
+std::set<Block> blocks_of(const World& world, std::int64_t unit, std::int64_t n) {
+  std::set<Block> found;
+  for (std::int64_t i = unit; i < unit + n; ++i) {
+    const Slot slot = world.ssd.ftl().map().find(static_cast<Lpn>(i));
+    if (slot != kNoSlot) found.insert(world.ssd.ftl().geometry().block_of(slot));
+  }
+  return found;
+}
+
+bool are_apart(const std::set<Block>& a, const std::set<Block>& b) {
+  return std::none_of(a.begin(), a.end(), [&](Block block) { return b.contains(block); });
+}
+
+void write_at_random_places(World& world, int writes) {
+  Prng random(5);
+  for (int i = 0; i < writes; ++i) {
+    world.takes(write(static_cast<std::int64_t>(random.below(1000))));
+  }
+}
+
+Share sum(std::span<const Share> shares) {
+  Share whole;
+  for (const Share& share : shares) whole += share;
+  return whole;
+}
+
+void expect_parts_sum_to_the_whole(const Ssd& ssd) {
+  const FtlCounters& ftl = ssd.ftl().counters();
+  const Attribution& shares = ssd.ftl().attribution();
+  for (const Share& whole : {sum(shares.by_range()), sum(shares.by_stream())}) {
+    EXPECT_EQ(whole.host_units, ftl.host_units);
+    EXPECT_EQ(whole.copied_units, ftl.copied_units);
+    EXPECT_EQ(whole.padded_units, ftl.padded_units);
+    EXPECT_EQ(whole.coalesced_units, ssd.counters().coalesced_units);
+  }
+}
+
+TEST(SsdRanges, WritesFollowThemFromThenOn) {
+  World world(two_streams());
+  for (int i = 0; i < 64; ++i) world.takes(write(i));
+  EXPECT_FALSE(are_apart(blocks_of(world, 8, 24), blocks_of(world, 32, 32)));
+  world.ssd.set_ranges({{"journal", units(8, 24), 1}}, world.now);
+  EXPECT_FALSE(are_apart(blocks_of(world, 8, 24), blocks_of(world, 32, 32)));
+  for (int i = 0; i < 64; ++i) world.takes(write(i));
+  EXPECT_TRUE(are_apart(blocks_of(world, 8, 24), blocks_of(world, 0, 8)));
+  EXPECT_TRUE(are_apart(blocks_of(world, 8, 24), blocks_of(world, 32, 32)));
+  world.ssd.set_ranges({{"journal", units(32, 32), 1}}, world.now);
+  for (int i = 0; i < 64; ++i) world.takes(write(i));
+  EXPECT_TRUE(are_apart(blocks_of(world, 32, 32), blocks_of(world, 0, 32)));
+  EXPECT_EQ(world.ssd.ftl().attribution().by_stream()[1].host_units, 24U + 32U);
+}
+
+// The same without placement: the parameters alone decide.
+TEST(SsdRanges, WithoutPlacementTheyAreOnlyCounted) {
+  SsdParameters p = two_streams();
+  p.placement = "none";
+  World world(p);
+  world.ssd.set_ranges({{"journal", units(8, 24), 1}}, world.now);
+  for (int i = 0; i < 64; ++i) world.takes(write(i));
+  EXPECT_FALSE(are_apart(blocks_of(world, 8, 24), blocks_of(world, 32, 32)));
+  EXPECT_EQ(world.ssd.ftl().attribution().by_range()[0].host_units, 24U);
+}
+
+TEST(SsdRanges, WhatWasCountedBeforeIsTheRests) {
+  World world(two_streams());
+  world.ssd.set_ranges({{"a", units(0, 16), 1}}, world.now);
+  write_at_random_places(world, 4000);
+  world.takes(write(3));
+  world.takes(write(3));  // is in RAM still
+  world.takes(flush());
+  const Share before = sum(world.ssd.ftl().attribution().by_range());
+  EXPECT_GT(before.copied_units, 0U);
+  EXPECT_GT(before.padded_units, 0U);
+  EXPECT_GT(before.coalesced_units, 0U);
+  world.ssd.set_ranges({{"b", units(16, 16), 1}, {"c", units(32, 8), 0}}, world.now);
+  const auto shares = world.ssd.ftl().attribution().by_range();
+  ASSERT_EQ(shares.size(), 3U);
+  EXPECT_EQ(shares[0].host_units + shares[1].host_units, 0U);
+  expect_parts_sum_to_the_whole(world.ssd);
+  for (const int unit : {15, 16, 31, 32, 39, 40}) world.takes(write(unit));
+  EXPECT_EQ(shares[0].host_units, 2U);
+  EXPECT_EQ(shares[1].host_units, 2U);
+  EXPECT_EQ(shares[2].host_units, before.host_units + 2);
+  expect_parts_sum_to_the_whole(world.ssd);
+}
+
+TEST(SsdRanges, UnitsThatAreWrittenAgainInRamAreCountedToTheirs) {
+  World world(two_streams());
+  world.ssd.set_ranges({{"a", units(0, 1), 1}}, world.now);
+  for (const int unit : {0, 0, 0, 1, 1}) world.takes(write(unit));
+  const auto shares = world.ssd.ftl().attribution().by_range();
+  EXPECT_EQ(shares[0].host_units, 1U);
+  EXPECT_EQ(shares[0].coalesced_units, 2U);
+  EXPECT_EQ(shares[1].host_units, 1U);
+  EXPECT_EQ(shares[1].coalesced_units, 1U);
+  expect_parts_sum_to_the_whole(world.ssd);
+}
+
+TEST(SsdRanges, WhatTheDriveDidForItselfBeforeIsTheRests) {
+  SsdParameters p = two_streams();
+  p.background_gc = true;
+  World world(p);
+  write_at_random_places(world, 4000);
+  const std::uint64_t copied = world.ssd.ftl().counters().copied_units;
+  world.now += 1000_ms;  // it collects meanwhile
+  world.ssd.set_ranges({{"all", units(0, 1024), 1}}, world.now);
+  EXPECT_GT(world.ssd.ftl().counters().copied_units, copied);
+  const auto shares = world.ssd.ftl().attribution().by_range();
+  EXPECT_EQ(shares[0].copied_units, 0U);
+  world.ssd.wake(world.now);
+  EXPECT_EQ(shares[0].copied_units, 0U);
+  EXPECT_EQ(shares[1].copied_units, world.ssd.ftl().counters().copied_units);
+}
+
+TEST(SsdRanges, AreSaved) {
+  World changed(two_streams());
+  changed.ssd.set_ranges({{"a", units(0, 16), 1}, {"long name", units(16, 16), 0}}, changed.now);
+  for (int i = 0; i < 40; ++i) changed.takes(write(i));
+  SsdParameters p = two_streams();
+  p.ranges = {{"other", units(100, 8), 1}};
+  World restored(p);
+  restored.restore(changed.saved());
+  ASSERT_EQ(restored.ssd.ranges().size(), 2U);
+  EXPECT_EQ(restored.ssd.ranges()[1].name, "long name");
+  EXPECT_EQ(restored.ssd.ranges()[1].extent.begin, units(16, 1).begin);
+  EXPECT_EQ(restored.ssd.ranges()[1].extent.end, units(31, 1).end);
+  EXPECT_EQ(restored.saved(), changed.saved());
+  for (World* world : {&changed, &restored}) {
+    for (int i = 0; i < 1000; ++i) world->takes(write(i * 37 % 200));
+    EXPECT_TRUE(are_apart(blocks_of(*world, 0, 16), blocks_of(*world, 16, 184)));
+    expect_parts_sum_to_the_whole(world->ssd);
+  }
+  EXPECT_EQ(restored.saved(), changed.saved());
+}
+
+TEST(SsdRanges, AStateWithRangesThatTheDriveCannotHaveIsRefused) {
+  World changed(two_streams());
+  changed.ssd.set_ranges({{"a", units(0, 16), 1}}, changed.now);
+  World restored(parameters());
+  EXPECT_THROW(restored.restore(changed.saved()), OperatingError);
+  World other(parameters());
+  World of_two_streams(two_streams());
+  EXPECT_THROW(other.restore(of_two_streams.saved()), OperatingError);
+}
+
+TEST(SsdRanges, OnesThatCannotBeAreRefusedAndChangeNothing) {
+  World world(two_streams());
+  world.ssd.set_ranges({{"good", units(0, 8), 1}}, world.now);
+  const std::vector<std::vector<NamedRange>> bad = {
+      {{"empty", units(8, 0), 0}},
+      {{"outside", units(1020, 5), 0}},
+      {{"negative", {Lba{-8}, Lba{8}}, 0}},
+      {{"unaligned", {Lba{4}, Lba{8}}, 0}},
+      {{"unaligned end", {Lba{8}, Lba{12}}, 0}},
+      {{"one", units(8, 8), 0}, {"overlaps", units(15, 8), 1}},
+      {{"second", units(16, 8), 0}, {"first", units(0, 8), 1}},
+      {{"no such stream", units(8, 8), 2}},
+      {{std::string("a\0b", 3), units(8, 8), 0}}};
+  for (const auto& ranges : bad) {
+    EXPECT_THROW(world.ssd.set_ranges(ranges, world.now), OperatingError) << ranges.back().name;
+  }
+  ASSERT_EQ(world.ssd.ranges().size(), 1U);
+  EXPECT_EQ(world.ssd.ranges()[0].name, "good");
+  world.takes(write(0));
+  EXPECT_EQ(world.ssd.ftl().attribution().by_range()[0].host_units, 1U);
+}
+
+// What a range counts is what an obvious count of the same requests gives.
+TEST(SsdRanges, AgreeWithACountOfTheRequests) {
+  Prng random(11);
+  World world(two_streams());
+  for (int round = 0; round < 30; ++round) {
+    std::vector<NamedRange> ranges;
+    std::int64_t at = static_cast<std::int64_t>(random.below(40));
+    while (at + 60 < 1024 && ranges.size() < 8) {
+      const auto length = static_cast<std::int64_t>(1 + random.below(60));
+      ranges.push_back({"r", units(at, length), static_cast<StreamId>(random.below(2))});
+      at += length + static_cast<std::int64_t>(random.below(3) * random.below(60));
+    }
+    world.ssd.set_ranges(ranges, world.now);
+    std::vector<std::uint64_t> written(ranges.size());
+    for (int i = 0; i < 100; ++i) {
+      const auto unit = static_cast<std::int64_t>(random.below(1016));
+      const auto n = static_cast<std::int64_t>(1 + random.below(8));
+      world.takes(write(unit, n));
+      for (std::int64_t u = unit; u < unit + n; ++u) {
+        for (std::size_t r = 0; r < ranges.size(); ++r) {
+          const Lba lba{u * kUnitSectors};
+          written[r] += ranges[r].extent.begin <= lba && lba < ranges[r].extent.end ? 1 : 0;
+        }
+      }
+    }
+    const auto shares = world.ssd.ftl().attribution().by_range();
+    for (std::size_t r = 0; r < ranges.size(); ++r) {
+      EXPECT_EQ(shares[r].host_units + shares[r].coalesced_units, written[r]);
+    }
+    expect_parts_sum_to_the_whole(world.ssd);
+  }
+}
+
 // --- power cuts
 
 TEST(SsdPowerCut, TakesWhatIsInAnOpenPageHoweverLongItWaited) {

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -27,6 +28,18 @@ using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::unique_ptr<DeviceModel> make_device(const DeviceParameters& parameters, Host& host);
 nb::dict counters_of(const DeviceModel& device);
+
+// Named ranges of a flash drive: name, begin and end in bytes, stream.
+using RangeTuple = std::tuple<std::string, std::int64_t, std::int64_t, std::uint16_t>;
+constexpr const char* kRangesDoc =
+    "(name, begin and end in bytes, stream): counted apart from now on.";
+std::vector<flash::NamedRange> ranges_from(const std::vector<RangeTuple>& ranges);
+nb::list ranges_of(const flash::Ssd& ssd);
+// By range, the rest last: units (host, copied, padded, coalesced).
+nb::list range_shares_of(const flash::Ssd& ssd);
+// Throws OperatingError for a disk.
+flash::Ssd& flash_of(DeviceModel& device);
+const flash::Ssd& flash_of(const DeviceModel& device);
 
 template <class T>
 nb::object to_numpy(std::vector<T> values) {

@@ -125,8 +125,6 @@ void read_disk(disk::HddParameters* self, const nb::kwargs& given) {
   new (self) disk::HddParameters(std::move(p));
 }
 
-using RangeTuple = std::tuple<std::string, std::int64_t, std::int64_t, std::uint16_t>;
-
 void read_flash(flash::SsdParameters* self, const nb::kwargs& given) {
   Arguments a("SsdParameters", given);
   flash::SsdParameters p;
@@ -174,11 +172,7 @@ void read_flash(flash::SsdParameters* self, const nb::kwargs& given) {
   p.background_idle = a.nanos("background_idle_ns");
   p.background_target = a.take_or<std::uint32_t>("background_target", 4);
   p.queue_depth = a.take<std::uint32_t>("queue_depth");
-  for (const auto& [name, begin, end, stream] : a.take_or("ranges", std::vector<RangeTuple>{})) {
-    require(begin % kSectorBytes == 0 && end % kSectorBytes == 0,
-            "range " + name + ": must begin and end at a multiple of 512 B");
-    p.ranges.push_back({name, {to_lba(Bytes{begin}), to_lba(Bytes{end})}, stream});
-  }
+  p.ranges = ranges_from(a.take_or("ranges", std::vector<RangeTuple>{}));
   a.finish();
   new (self) flash::SsdParameters(std::move(p));
 }
@@ -276,17 +270,12 @@ nb::dict run_result(const host::RunResult& r) {
 nb::list shares(std::span<const flash::Share> all) {
   nb::list out;
   for (const flash::Share& s : all) {
-    out.append(nb::make_tuple(s.host_units, s.copied_units, s.padded_units));
+    out.append(nb::make_tuple(s.host_units, s.copied_units, s.padded_units, s.coalesced_units));
   }
   return out;
 }
 
-const flash::Ssd& flash_of(const host::Driver& driver) {
-  const auto* ssd = dynamic_cast<const flash::Ssd*>(&driver.device());
-  require(ssd != nullptr, "this is a hard disk: it has no flash");
-  return *ssd;
-}
-
+const flash::Ssd& flash_of(const host::Driver& driver) { return bind::flash_of(driver.device()); }
 flash::Ssd& flash_of(host::Driver& driver) {
   return const_cast<flash::Ssd&>(flash_of(std::as_const(driver)));
 }
@@ -361,6 +350,39 @@ nb::dict counters_of(const DeviceModel& device) {
     return disk_counts(hdd->counters());
   }
   return flash_counts(dynamic_cast<const flash::Ssd&>(device));
+}
+
+flash::Ssd& flash_of(DeviceModel& device) {
+  auto* ssd = dynamic_cast<flash::Ssd*>(&device);
+  require(ssd != nullptr, "this is a hard disk: it has no flash");
+  return *ssd;
+}
+
+const flash::Ssd& flash_of(const DeviceModel& device) {
+  return flash_of(const_cast<DeviceModel&>(device));
+}
+
+std::vector<flash::NamedRange> ranges_from(const std::vector<RangeTuple>& ranges) {
+  std::vector<flash::NamedRange> out;
+  for (const auto& [name, begin, end, stream] : ranges) {
+    require(begin % kSectorBytes == 0 && end % kSectorBytes == 0,
+            "range " + name + ": must begin and end at a multiple of 512 B");
+    out.push_back({name, {to_lba(Bytes{begin}), to_lba(Bytes{end})}, stream});
+  }
+  return out;
+}
+
+nb::list ranges_of(const flash::Ssd& ssd) {
+  nb::list out;
+  for (const flash::NamedRange& r : ssd.ranges()) {
+    out.append(nb::make_tuple(r.name, to_bytes(r.extent.begin).count(),
+                              to_bytes(r.extent.end).count(), r.stream));
+  }
+  return out;
+}
+
+nb::list range_shares_of(const flash::Ssd& ssd) {
+  return shares(ssd.ftl().attribution().by_range());
 }
 
 void bind_devices(nb::module_& m) {
@@ -467,8 +489,14 @@ void bind_devices(nb::module_& m) {
           "seed"_a)
       .def("stream_shares",
            [](const Driver& d) { return shares(flash_of(d).ftl().attribution().by_stream()); })
-      .def("range_shares",
-           [](const Driver& d) { return shares(flash_of(d).ftl().attribution().by_range()); })
+      .def("range_shares", [](const Driver& d) { return range_shares_of(flash_of(d)); })
+      .def_prop_ro("ranges", [](const Driver& d) { return ranges_of(flash_of(d)); })
+      .def(
+          "set_ranges",
+          [](Driver& d, const std::vector<RangeTuple>& ranges) {
+            flash_of(d).set_ranges(ranges_from(ranges), d.now());
+          },
+          "ranges"_a, kRangesDoc)
       .def_prop_ro("spare_factor",
                    [](const Driver& d) { return flash_of(d).ftl().geometry().spare_factor(); })
       .def("block_erases",

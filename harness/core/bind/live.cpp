@@ -34,9 +34,11 @@ Op op_named(const std::string& name) {
 
 live::Pace pace_named(const std::string& name) {
   if (name == "real") return live::Pace::real;
+  if (name == "virtual") return live::Pace::virtual_time;
   if (name == "none") return live::Pace::none;
   if (name == "constant") return live::Pace::constant;
-  throw OperatingError(ErrorKind::bad_parameter, "unknown pace '" + name + "'; known: real, none");
+  throw OperatingError(ErrorKind::bad_parameter,
+                       "unknown pace '" + name + "'; known: real, virtual, none");
 }
 
 // The device, and the file while it is mounted.
@@ -98,6 +100,9 @@ nb::dict snapshot(Live& live, Which which) {
     const nb::gil_scoped_acquire hold;
     out["device"] = counters_of(model);
     out["now_ns"] = now.count();
+    const auto* ssd = dynamic_cast<const flash::Ssd*>(&model);
+    out["ranges"] = ssd != nullptr ? ranges_of(*ssd) : nb::list();
+    out["range_shares"] = ssd != nullptr ? range_shares_of(*ssd) : nb::list();
     counters = counted;
     if (which != Which::reset) return;
     counted = {};
@@ -136,12 +141,6 @@ nb::dict records_of(const std::vector<live::RecordedRequest>& records) {
   return out;
 }
 
-flash::Ssd& flash_of(DeviceModel& model) {
-  auto* ssd = dynamic_cast<flash::Ssd*>(&model);
-  require(ssd != nullptr, "this is a hard disk: it has no flash");
-  return *ssd;
-}
-
 // What only a flash drive can do.
 template <class Change>
 void on_flash(Live& live, const Change& change) {
@@ -158,8 +157,10 @@ void bind_control(nb::class_<Live>& live) {
             d.device.set_pace(pace_named(pace), slowdown, Nanos{constant_ns});
           },
           "pace"_a, nb::kw_only(), "slowdown"_a = 1, "constant_ns"_a = 0,
-          "real: replies at the model's times, `slowdown` times slower; none: at once, without the "
-          "model; constant: after a fixed time. Waits until nothing is in flight.")
+          "real: replies at the model's times, `slowdown` times slower; virtual: at once, the "
+          "model "
+          "gets one request after the other; none: at once, without the model; constant: after a "
+          "fixed time. Waits until nothing is in flight.")
       .def(
           "set_path_cost",
           [](Live& d, const std::string& op, std::int64_t base_ns, double ns_per_byte) {
@@ -182,6 +183,13 @@ void bind_control(nb::class_<Live>& live) {
             d.device.set_streams(std::move(out));
           },
           "ranges"_a, "(begin, end) in bytes and the stream of writes that begin there.")
+      .def(
+          "set_ranges",
+          [](Live& d, const std::vector<RangeTuple>& ranges) {
+            std::vector<flash::NamedRange> named = ranges_from(ranges);
+            on_flash(d, [&](flash::Ssd& ssd, Nanos now) { ssd.set_ranges(std::move(named), now); });
+          },
+          "ranges"_a, kRangesDoc)
       .def(
           "set_honest_flush", [](Live& d, bool honest) { d.device.set_honest_flush(honest); },
           "honest"_a)
@@ -288,8 +296,9 @@ void bind_state(nb::class_<Live>& live) {
             return snapshot(d, then_reset ? Which::reset : Which::look);
           },
           nb::kw_only(), "then_reset"_a = false,
-          "Counters of the model (device) and of the host side (live), lateness, model time: all "
-          "of one moment; `then_reset`: those of the host side count from 0 then.")
+          "Counters of the model (device) and of the host side (live), ranges and shares by range "
+          "(flash), lateness, model time: all of one moment; `then_reset`: those of the host side "
+          "count from 0 then.")
       .def(
           "end_record", [](Live& d) { return snapshot(d, Which::end_record); },
           "Waits until nothing is in flight, ends the record, and takes a snapshot.");

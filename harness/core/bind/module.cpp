@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
@@ -34,7 +35,12 @@ using bind::ByteArray;
 using bind::Column;
 using bind::counters_of;
 using bind::DeviceParameters;
+using bind::flash_of;
+using bind::kRangesDoc;
 using bind::make_device;
+using bind::range_shares_of;
+using bind::ranges_from;
+using bind::RangeTuple;
 using bind::to_numpy;
 
 std::span<const std::byte> bytes_of(const ByteArray& array) {
@@ -125,6 +131,14 @@ void bind_storage(nb::module_& m) {
           "offset_bytes"_a, "cells"_a, nb::keep_alive<1, 3>(),
           "Puts prepared cells (uint8, kept_bytes of each) on the device without a copy.")
       .def("counters", [](const io::VirtualStorage& s) { return counters_of(s.device()); })
+      .def(
+          "set_ranges",
+          [](io::VirtualStorage& s, const std::vector<RangeTuple>& ranges) {
+            flash_of(s.device()).set_ranges(ranges_from(ranges), s.now());
+          },
+          "ranges"_a, kRangesDoc)
+      .def("range_shares",
+           [](const io::VirtualStorage& s) { return range_shares_of(flash_of(s.device())); })
       .def_prop_ro("now_ns", [](const io::VirtualStorage& s) { return s.now().count(); })
       .def_prop_ro(
           "device_busy_ns",

@@ -1,13 +1,16 @@
 // Whose writes cost how much: host, copied and padded units, by stream and by named address range.
-// Every unit that is programmed is counted once in each of the two tables, so that the parts of
-// either sum exactly to the whole.
+// Every unit that is programmed, and every one that the host writes, is counted once in each of the
+// two tables, so that the parts of either sum exactly to the whole.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/archive.hpp"
+#include "base/check.hpp"
 #include "base/huge_array.hpp"
 #include "flash/geometry.hpp"
 #include "flash/policy/placement.hpp"
@@ -18,6 +21,15 @@ struct Share {
   std::uint64_t host_units = 0;
   std::uint64_t copied_units = 0;
   std::uint64_t padded_units = 0;
+  std::uint64_t coalesced_units = 0;  // written by the host, and again before they were programmed
+
+  Share& operator+=(const Share& other) {
+    host_units += other.host_units;
+    copied_units += other.copied_units;
+    padded_units += other.padded_units;
+    coalesced_units += other.coalesced_units;
+    return *this;
+  }
 };
 
 class Attribution {
@@ -39,6 +51,10 @@ class Attribution {
     ++by_stream_[stream].host_units;
     ++by_range_[range_of(lpn)].host_units;
   }
+  void coalesced(Lpn lpn, StreamId stream) {
+    ++by_stream_[stream].coalesced_units;
+    ++by_range_[range_of(lpn)].coalesced_units;
+  }
   void copied(Lpn lpn) {
     ++by_stream_[stream_of(lpn)].copied_units;
     ++by_range_[range_of(lpn)].copied_units;
@@ -55,11 +71,11 @@ class Attribution {
   [[nodiscard]] std::span<const Share> by_stream() const { return by_stream_; }
   // One more than there are ranges: the last one is everything else.
   [[nodiscard]] std::span<const Share> by_range() const { return by_range_; }
+  // From here on; what was counted so far is everything else's.
+  void set_ranges(std::vector<Range> ranges);
   void reset();
-  void archive(Archive& a) {
-    stream_of_.archive(a);
-    a.all(by_stream_, by_range_);
-  }
+  // The ranges are parameters: they must be set to what they were before this restores.
+  void archive(Archive& a);
 
  private:
   [[nodiscard]] std::size_t range_of(Lpn lpn) const;
@@ -71,10 +87,25 @@ class Attribution {
 };
 
 inline std::size_t Attribution::range_of(Lpn lpn) const {
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    if (ranges_[i].begin <= lpn && lpn < ranges_[i].end) return i;
-  }
-  return ranges_.size();
+  const auto at = std::ranges::upper_bound(ranges_, lpn, {}, &Range::end);
+  const bool inside = at != ranges_.end() && at->begin <= lpn;
+  return inside ? static_cast<std::size_t>(at - ranges_.begin()) : ranges_.size();
+}
+
+inline void Attribution::set_ranges(std::vector<Range> ranges) {
+  Share before;
+  for (const Share& share : by_range_) before += share;
+  ranges_ = std::move(ranges);
+  by_range_.assign(ranges_.size() + 1, Share{});
+  by_range_.back() = before;
+}
+
+inline void Attribution::archive(Archive& a) {
+  const std::size_t streams = by_stream_.size();
+  stream_of_.archive(a);
+  a.all(by_stream_, by_range_);
+  require(by_stream_.size() == streams && by_range_.size() == ranges_.size() + 1,
+          "the saved state is of a device with other parameters");
 }
 
 inline void Attribution::reset() {

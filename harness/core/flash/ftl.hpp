@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/prng.hpp"
@@ -96,6 +97,11 @@ class Ftl {
   [[nodiscard]] bool in_open_host_page(Slot slot) const;
   // Slots of partly filled host pages.
   void open_host_slots(std::vector<Slot>& out) const;
+  // The host has written a page again that is in RAM still.
+  void coalesced(Lpn lpn, StreamId label) { attribution_.coalesced(lpn, label); }
+  void set_ranges(std::vector<Attribution::Range> ranges) {
+    attribution_.set_ranges(std::move(ranges));
+  }
   void reset_counters();
   void expect(Lpn lpn) const { map_.expect(lpn); }
 

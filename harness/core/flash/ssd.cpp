@@ -1,6 +1,7 @@
 #include "flash/ssd.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "flash/steady_state.hpp"
@@ -17,16 +18,22 @@ FtlParameters ftl_parameters(const SsdParameters& p) {
   return ftl;
 }
 
-std::vector<Attribution::Range> in_pages(const SsdParameters& p) {
+// Throws OperatingError for ranges that a drive of these parameters cannot have.
+std::vector<Attribution::Range> in_pages(const SsdParameters& p,
+                                         std::span<const NamedRange> ranges) {
   std::vector<Attribution::Range> pages;
   Lba last;
-  for (const NamedRange& range : p.ranges) {
+  for (const NamedRange& range : ranges) {
     const Bytes begin = to_bytes(range.extent.begin);
     const Bytes end = to_bytes(range.extent.end);
     require(range.extent.begin >= last && begin < end && end <= p.geometry.capacity,
             "range " + range.name + ": ranges must ascend, be disjoint and lie on the device");
     require(begin % p.geometry.map_unit == Bytes{0} && end % p.geometry.map_unit == Bytes{0},
             "range " + range.name + ": must begin and end at a multiple of map_unit");
+    require(range.stream < p.ftl.streams, "range " + range.name + ": the drive has streams 0 to " +
+                                              std::to_string(p.ftl.streams - 1) + ", not " +
+                                              std::to_string(range.stream));
+    require(range.name.find('\0') == std::string::npos, "range: a name must not hold a zero byte");
     pages.push_back({static_cast<Lpn>(begin / p.geometry.map_unit),
                      static_cast<Lpn>(end / p.geometry.map_unit)});
     last = range.extent.end;
@@ -71,12 +78,12 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
       placement_(find_placement(p.placement)),
       by_range_(p.placement == "range"),
       trim_(make_trim_policy(p.trim, p.trim_costs)),
-      ftl_(Geometry(p.geometry), ftl_parameters(p), in_pages(p)),
+      ftl_(Geometry(p.geometry), ftl_parameters(p), in_pages(p, p.ranges)),
       nand_(ftl_.geometry(), p.nand),
       link_time_(p.link_rate),
       buffer_units_(static_cast<std::uint32_t>(p.write_buffer / p.geometry.map_unit)),
       slc_left_(p.slc_cache) {
-  for (const NamedRange& range : p.ranges) ranges_.push_back({range.extent, range.stream});
+  adopt(p.ranges);
 }
 
 void Ssd::submit(Tag tag, const Request& request, Nanos now) {
@@ -211,6 +218,7 @@ Nanos Ssd::write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nano
     if (ftl_.in_open_host_page(old) ||
         nand_.replaceable(page, ftl_.geometry().block_of(old), begin)) {
       ++counters_.coalesced_units;
+      ftl_.coalesced(lpn, destination.label);
       return over_link(bytes, begin);
     }
   }
@@ -440,6 +448,19 @@ void Ssd::set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now) {
   trim_ = std::move(policy);
 }
 
+void Ssd::set_ranges(std::vector<NamedRange> ranges, Nanos now) {
+  std::vector<Attribution::Range> pages = in_pages(parameters_, ranges);
+  wake(now);  // what the drive did for itself until now is not the new ranges'
+  ftl_.set_ranges(std::move(pages));
+  adopt(std::move(ranges));
+}
+
+void Ssd::adopt(std::vector<NamedRange> ranges) {
+  parameters_.ranges = std::move(ranges);
+  ranges_.clear();
+  for (const NamedRange& r : parameters_.ranges) ranges_.push_back({r.extent, r.stream});
+}
+
 void Ssd::slow_die(std::int64_t die, std::int64_t thousandths, Nanos now) {
   const std::int64_t dies = ftl_.geometry().dies();
   require(die >= 0 && die < dies,
@@ -455,6 +476,7 @@ void Ssd::reset_counters() {
 }
 
 void Ssd::archive(Archive& a) {
+  archive_ranges(a);
   ftl_.archive(a);
   nand_.archive(a);
   archive_trim(a);
@@ -464,6 +486,30 @@ void Ssd::archive(Archive& a) {
         quiet_since_);
   unanswered_.archive(a);
   trimmed_.archive(a);
+}
+
+// Begin, end and stream of each; and the names, each with a zero behind it.
+void Ssd::archive_ranges(Archive& a) {
+  std::vector<std::int64_t> numbers;
+  std::vector<char> names;
+  for (const NamedRange& r : parameters_.ranges) {
+    numbers.insert(numbers.end(), {r.extent.begin.index(), r.extent.end.index(), r.stream});
+    names.insert(names.end(), r.name.begin(), r.name.end());
+    names.push_back('\0');
+  }
+  a.all(numbers, names);
+  if (!a.is_restoring()) return;
+  std::vector<NamedRange> ranges;
+  auto name = names.begin();
+  for (std::size_t i = 0; i + 3 <= numbers.size(); i += 3) {
+    const auto end = std::find(name, names.end(), '\0');
+    require(end != names.end(), "the saved state is damaged: a range has no name");
+    const Extent extent{Lba{numbers[i]}, Lba{numbers[i + 1]}};
+    ranges.push_back({std::string(name, end), extent, static_cast<StreamId>(numbers[i + 2])});
+    name = end + 1;
+  }
+  ftl_.set_ranges(in_pages(parameters_, ranges));
+  adopt(std::move(ranges));
 }
 
 void Ssd::archive_trim(Archive& a) {

@@ -30,6 +30,7 @@
 
 namespace flashlab::flash {
 
+// A part of the address space that is counted apart: whole units of the map.
 struct NamedRange {
   std::string name;
   Extent extent;
@@ -105,6 +106,12 @@ class Ssd final : public DeviceModel, private TrimTarget {
   // One that is not in the table: its state cannot be restored.
   void set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now);
   [[nodiscard]] std::string_view trim_policy() const { return trim_->name(); }
+  // From `now` on these ranges, ascending and disjoint, are counted apart, and with placement
+  // `range` followed; what was counted so far is the rest's, and what was written stays where it
+  // is. Part of the saved state. Throws OperatingError for ranges or streams that the drive has
+  // not.
+  void set_ranges(std::vector<NamedRange> ranges, Nanos now);
+  [[nodiscard]] const std::vector<NamedRange>& ranges() const { return parameters_.ranges; }
   // From `now` on all operations on the cells of this die take so many thousandths of their time,
   // 1000 to 1,000,000. Part of the saved state. Throws OperatingError.
   void slow_die(std::int64_t die, std::int64_t thousandths, Nanos now);
@@ -147,6 +154,8 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void arrive(Nanos now);
   void idle_until(Nanos now);
   bool work_when_idle(Nanos when);
+  void adopt(std::vector<NamedRange> ranges);
+  void archive_ranges(Archive& a);
   void archive_trim(Archive& a);
   [[nodiscard]] bool in_ram(Slot slot, Nanos now);
   [[nodiscard]] Destination destination_of(const Request& request) const;
@@ -156,7 +165,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Host& host_;
   Placement placement_;
   bool by_range_;
-  std::vector<RangeStream> ranges_;
+  std::vector<RangeStream> ranges_;  // of parameters_, for the policy
   std::unique_ptr<TrimPolicy> trim_;
   Ftl ftl_;
   Nand nand_;

@@ -30,6 +30,7 @@ class VirtualStorage final : public Storage {
   void mount(Bytes offset, std::span<const std::byte> cells);
   [[nodiscard]] ContentStore& content() { return content_; }
   [[nodiscard]] const DeviceModel& device() const { return machine_.device(); }
+  [[nodiscard]] DeviceModel& device() { return machine_.device(); }
   [[nodiscard]] const host::BlockLayer& block_layer() const { return machine_.block_layer(); }
   [[nodiscard]] Nanos now() const { return machine_.now(); }
 

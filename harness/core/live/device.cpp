@@ -166,7 +166,7 @@ void LiveDevice::ask(Pending pending) {
   Lock lock(mutex_);
   ++in_flight_;
   if (!survives(pending)) return answer(lock, std::move(pending));
-  const bool at_once = pace_ == Pace::none || (pending.lies && pace_ == Pace::real);
+  const bool at_once = passes_by_the_model(pending);
   if (frozen_ || (!at_once && (free_tags_.empty() || !held_.empty()))) {
     ++counters_.held;
     held_.push_back(std::move(pending));
@@ -193,7 +193,8 @@ void LiveDevice::admit(Lock& lock, Pending pending, bool at_once) {
     due_.push({p.due, ++orders_, tag});
     return;
   }
-  p.asked = model_now(p.arrived);
+  if (pace_ == Pace::virtual_time) ++counters_.unpaced;
+  p.asked = pace_ == Pace::virtual_time ? model_last_ : model_now(p.arrived);
   p.request.stream = stream_of(p.request.lba);
   record(p);
   model_->submit(tag, p.request, p.asked);
@@ -218,8 +219,13 @@ void LiveDevice::record(const Pending& p) {
 void LiveDevice::done(Tag tag, Nanos when) {
   Pending& p = pending_[tag];
   FLASHLAB_CHECK(p.ticket != nullptr);
-  counters_.model_latency.add(when - p.asked);
-  p.due = clock_.to_real(when) - path_cost(p.request);
+  if (pace_ == Pace::virtual_time) {
+    model_last_ = std::max(model_last_, when);
+    p.due = p.arrived;
+  } else {
+    counters_.model_latency.add(when - p.asked);
+    p.due = clock_.to_real(when) - path_cost(p.request);
+  }
   due_.push({p.due, ++orders_, tag});
 }
 
@@ -268,13 +274,17 @@ void LiveDevice::settle(Lock& lock, Pending& p) {
 // Whether no power cut has come since it began.
 bool LiveDevice::survives(const Pending& p) const { return !off_ && p.cuts == cuts_; }
 
+bool LiveDevice::passes_by_the_model(const Pending& p) const {
+  return pace_ == Pace::none || (p.lies && pace_ != Pace::constant);
+}
+
 // What waited for a place in the device's queue arrives there now.
 void LiveDevice::admit_held(Lock& lock) {
   while (!frozen_ && !held_.empty() && (pace_ == Pace::none || !free_tags_.empty())) {
     Pending p = std::move(held_.front());
     held_.pop_front();
     p.arrived = real_now();
-    const bool at_once = pace_ == Pace::none || (p.lies && pace_ == Pace::real);
+    const bool at_once = passes_by_the_model(p);
     admit(lock, std::move(p), at_once);
   }
 }
@@ -342,6 +352,8 @@ void LiveDevice::thaw(Lock& lock) {
 
 void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   require(slowdown >= 1 && slowdown <= 1'000'000, "slowdown: must lie between 1 and 1,000,000");
+  require(pace != Pace::virtual_time || !model_->rotational(),
+          "speed virtual: is for flash drives, which age");
   Lock lock(mutex_);
   freeze(lock);
   lock.unlock();  // locks have an order; what is frozen stays so
@@ -474,6 +486,7 @@ void LiveDevice::end_record(const See& see) {
 // Its counters are those of the moment then.
 Nanos LiveDevice::wake_model() {
   if (pace_ == Pace::real) model_->wake(model_now(real_now()));
+  if (pace_ == Pace::virtual_time) model_->wake(model_last_);
   return model_last_;
 }
 

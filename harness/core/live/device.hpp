@@ -41,9 +41,10 @@ class Ticket {
 };
 
 enum class Pace : std::uint8_t {
-  real,      // replies at the model's times
-  none,      // replies at once; the model is not asked, what was written counts as old data
-  constant,  // replies after a fixed time, past the visible end: to measure the path
+  real,          // replies at the model's times
+  virtual_time,  // replies at once; to the model, each request comes when the one before it is done
+  none,          // replies at once; the model is not asked, what was written counts as old data
+  constant,      // replies after a fixed time, past the visible end: to measure the path
 };
 
 // Time that an I/O takes besides the drive's, by operation and size.
@@ -116,7 +117,8 @@ class LiveDevice final : private Host {
   void trim(const Extent& extent, std::unique_ptr<Ticket> ticket);
   void flush(std::unique_ptr<Ticket> ticket);
 
-  // Control. Changing the pace waits until everything that was asked has been answered.
+  // Control. Changing the pace waits until everything that was asked has been answered. Throws
+  // OperatingError for virtual time on a disk, which may keep its answers back.
   void set_pace(Pace pace, std::int64_t slowdown, Nanos constant);
   void set_path_cost(Op op, const PathCost& cost);
   void set_streams(std::vector<StreamRange> ranges);
@@ -185,6 +187,7 @@ class LiveDevice final : private Host {
   void answer(Lock& lock, Pending pending);
   void settle(Lock& lock, Pending& pending);
   [[nodiscard]] bool survives(const Pending& pending) const;
+  [[nodiscard]] bool passes_by_the_model(const Pending& pending) const;
   [[nodiscard]] std::vector<Pending> take_unanswered();
 
   void pace();

@@ -19,6 +19,8 @@ from harness.devices.live import loops, registry
 from harness.devices.live.control import ask
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
+from harness.devices.profiles import NamedRange
+from harness.devices.write_shares import Share, Writes
 from harness.errors import HarnessError, MissingTool, TargetError
 from harness.programs import find_program
 
@@ -58,8 +60,35 @@ class LiveDevice:
         """Counts from 0 again."""
         ask(self.place.socket, "reset")
 
+    def writes(self) -> Writes | None:
+        """What a flash drive has written since the last reset, and for which range; None: a disk.
+
+        Counters and shares are of one moment, `time_ns` of the model's time. `ranges`, where they
+        were changed since, are counted from then on; what was before is the rest's.
+        """
+        said = ask(self.place.socket, "writes", patience_s=_STATS_LIMIT_S)
+        if not said["shares"]:
+            return None
+        shares = {name: Share(**share) for name, share in said["shares"].items()}
+        return Writes(int(said["time_ns"]), said["counters"], shares)
+
+    def set_ranges(self, ranges: Sequence[NamedRange]) -> None:
+        """These parts of a flash drive are counted apart from now on, in place of those before.
+
+        With the parameter placement=range their writes go to their streams as well. Part of the
+        saved state. Ranges ascend and are disjoint.
+        """
+        told = [(r.name, r.begin_bytes, r.end_bytes, r.stream) for r in ranges]
+        ask(self.place.socket, "ranges", ranges=told)
+
     def set_speed(self, speed: str, slowdown: int = 0) -> None:
-        """Real or none. What was written at speed none is to the model data from long ago."""
+        """Real, virtual or none.
+
+        At speed none the model is not told: what was written is data from long ago to it, written
+        once, in the order of its addresses; a TRIM is none. At speed virtual answers come at once,
+        too, but the model is told, and its time runs on by as much as each request takes alone:
+        for ageing a flash drive. A power cut loses nothing that was not written at speed real.
+        """
         ask(self.place.socket, "speed", speed=speed, slowdown=slowdown)
 
     def power_cut(self, seed: int = 0, *, stay_off: bool = False) -> dict[str, int]:
@@ -80,7 +109,10 @@ class LiveDevice:
         return str(found) if found is not None else None
 
     def set_streams(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Writes that begin in [begin, end) bytes carry a stream's number: (begin, end, stream)."""
+        """Writes that begin in [begin, end) bytes carry a stream's number: (begin, end, stream).
+
+        As a host would name them, for placement=id; with placement=range see `set_ranges`.
+        """
         ask(self.place.socket, "streams", ranges=list(ranges))
 
     def add_fault(

@@ -13,6 +13,7 @@ import queue
 import signal
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -22,7 +23,8 @@ from harness.devices.live import loops, path, registry, stats, store
 from harness.devices.live.control import Server
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import MEMORY, LiveSpec
-from harness.devices.profiles import HddProfile, SsdProfile, core_parameters
+from harness.devices.profiles import HddProfile, NamedRange, SsdProfile, core_parameters
+from harness.devices.write_shares import REST, Share, Shares, shares_of, since
 from harness.errors import BadParameter, HarnessError, TargetError
 
 _THREADS: Final = 2
@@ -44,6 +46,7 @@ class Daemon:
         self._stack = contextlib.ExitStack()
         self._ending: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._changing = threading.Lock()
+        self._counting = threading.Lock()  # what is counted, with what it is counted from
         self._slowdown = max(spec.slowdown, 1)
         self._speed = "none"
         self._trim = getattr(self._profile.parameters, "trim", None)
@@ -51,6 +54,7 @@ class Daemon:
         self._proposed = 1
         self._recording: Any = None
         self._baseline: dict[str, int] = {}
+        self._baseline_shares: Shares = {}
         self._record_path: Path | None = None
         self._is_made = False
         self._in_use = False
@@ -116,10 +120,11 @@ class Daemon:
 
     def stats(self) -> dict[str, Any]:
         """Everything that the device counts, since the last reset, of one moment."""
-        seen = self._device.snapshot()
+        with self._counting:
+            seen = self._device.snapshot()
+            counted, shares = self._counted(seen), self._shares_of(seen)
         lateness = stats.summary(seen["lateness"], scale=1.0 / self._slowdown)
         latency = stats.summary(seen["model_latency"])
-        device = {n: v - self._baseline.get(n, 0) for n, v in seen["device"].items()}
         problems = stats.problems(seen["live"], lateness, latency)
         return {
             "name": self._place.name,
@@ -130,7 +135,9 @@ class Daemon:
             "slowdown": self._slowdown,
             "proposed_slowdown": self._proposed,
             "model_time_ns": seen["now_ns"],
-            "device": device,
+            "device": counted,
+            "ranges": [asdict(each) for each in _ranges_of(seen)],
+            "shares": shares,
             "live": seen["live"],
             "lateness": lateness,
             "model_latency": latency,
@@ -140,15 +147,32 @@ class Daemon:
             "problems": problems,
         }
 
+    def writes(self) -> dict[str, Any]:
+        """What `stats` says of flash, and nothing else: for who asks often."""
+        with self._counting:
+            seen = self._device.snapshot()
+            counted, shares = self._counted(seen), self._shares_of(seen)
+        return {"time_ns": seen["now_ns"], "counters": counted, "shares": shares}
+
     def reset(self) -> None:
         """Counts from 0 again."""
-        with self._changing:
-            self._baseline = self._device.snapshot(then_reset=True)["device"]
+        with self._changing, self._counting:
+            seen = self._device.snapshot(then_reset=True)
+            self._baseline = seen["device"]
+            self._baseline_shares = self._all_shares(seen)
+
+    def ranges(self, ranges: list[tuple[str, int, int, int]]) -> None:
+        """Counts these parts of the address space (name, begin, end, stream) apart from now on."""
+        with self._counting:
+            self._device.set_ranges([(str(n), int(b), int(e), int(s)) for n, b, e, s in ranges])
+            before = sum(self._baseline_shares.values(), Share())
+            self._baseline_shares = {REST: before}
+        self._note("the ranges were changed")
 
     def speed(self, speed: str, slowdown: int = 0) -> None:
-        """Real or none; a slowdown of 0 keeps the one that there is."""
-        if speed not in ("real", "none"):
-            raise BadParameter(f"speed {speed!r}: real or none")
+        """Real, virtual or none; a slowdown of 0 keeps the one that there is."""
+        if speed not in ("real", "virtual", "none"):
+            raise BadParameter(f"speed {speed!r}: real, virtual or none")
         with self._changing:
             wanted = slowdown or self._slowdown
             self._device.set_pace(speed, slowdown=wanted)
@@ -238,10 +262,23 @@ class Daemon:
 
     def _commands(self) -> dict[str, Any]:
         names = (
-            "stats reset speed power_cut power_on trim_policy streams fault clear_faults slow_die "
-            "honest_flush record stop_record remove"
+            "stats writes reset ranges speed power_cut power_on trim_policy streams fault "
+            "clear_faults slow_die honest_flush record stop_record remove"
         )
         return {name: getattr(self, name) for name in names.split()}
+
+    def _counted(self, seen: dict[str, Any]) -> dict[str, int]:
+        return {name: n - self._baseline.get(name, 0) for name, n in seen["device"].items()}
+
+    def _shares_of(self, seen: dict[str, Any]) -> dict[str, dict[str, int]]:
+        grown = since(self._all_shares(seen), self._baseline_shares)
+        return {name: asdict(share) for name, share in grown.items()}
+
+    def _all_shares(self, seen: dict[str, Any]) -> Shares:
+        if not isinstance(self._profile, SsdProfile):
+            return {}
+        unit_bytes = self._profile.parameters.map_unit.value
+        return shares_of(_ranges_of(seen), seen["range_shares"], unit_bytes)
 
     # How it is made.
 
@@ -347,6 +384,10 @@ class Daemon:
     def _note(self, what: str) -> None:
         if self._recording is not None:
             self._recording.note_change(what)
+
+
+def _ranges_of(seen: dict[str, Any]) -> list[NamedRange]:
+    return [NamedRange(*each) for each in seen["ranges"]]
 
 
 def _record_files(record: Path) -> tuple[Path, Path]:

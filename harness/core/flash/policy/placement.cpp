@@ -1,5 +1,7 @@
 #include "flash/policy/placement.hpp"
 
+#include <algorithm>
+
 #include "base/policy_table.hpp"
 
 namespace flashlab::flash {
@@ -16,12 +18,10 @@ StreamId by_id(const Request& request, std::span<const RangeStream> /*ranges*/, 
 }
 
 StreamId by_range(const Request& request, std::span<const RangeStream> ranges, StreamId streams) {
-  for (const RangeStream& range : ranges) {
-    if (range.extent.begin <= request.lba && request.lba < range.extent.end) {
-      return range.stream < streams ? range.stream : StreamId{0};
-    }
-  }
-  return 0;
+  const auto at = std::ranges::upper_bound(ranges, request.lba, {},
+                                           [](const RangeStream& r) { return r.extent.end; });
+  if (at == ranges.end() || request.lba < at->extent.begin || at->stream >= streams) return 0;
+  return at->stream;
 }
 
 struct PlacementEntry {
