@@ -11,7 +11,8 @@ from typing import Final
 from harness.errors import HarnessError, MissingTool
 from harness.programs import find_program
 
-_MODULE: Final = "github.com/pingcap/go-tpc/cmd/go-tpc@v1.0.12"
+_MODULE: Final = "github.com/pingcap/go-tpc"
+_VERSION: Final = "v1.0.12"
 _GO: Final = "/usr/local/go/bin/go"
 _TPMC: Final = re.compile(r"tpmC: ([\d.]+)")
 _BUILD_LIMIT_S: Final = 900
@@ -27,17 +28,21 @@ def built(folder: Path) -> Path:
     if go is None:
         raise MissingTool("Go is not installed: apt-get install golang")
     folder.mkdir(parents=True, exist_ok=True)
-    here = f"GOBIN={folder.absolute()}"
+    (folder / "go.mod").write_text(f"module flashlab\n\ngo 1.21\n\nrequire {_MODULE} {_VERSION}\n")
     done = subprocess.run(
-        [find_program("env"), here, "GOTOOLCHAIN=local", go, "install", _MODULE],
+        [
+            *(find_program("env"), "GOTOOLCHAIN=local", go, "build", "-mod=mod"),
+            *("-o", program.name, f"{_MODULE}/cmd/go-tpc"),
+        ],
         capture_output=True,
         text=True,
         check=False,
+        cwd=folder,
         timeout=_BUILD_LIMIT_S,
     )
     if done.returncode or not program.is_file():
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise MissingTool(f"{_MODULE} cannot be built: {said}")
+        raise MissingTool(f"{_MODULE} {_VERSION} cannot be built: {said}")
     return program
 
 

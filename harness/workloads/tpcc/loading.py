@@ -21,7 +21,7 @@ from harness.workloads.tpcc import children, connections
 from harness.workloads.tpcc.children import Parent
 from harness.workloads.tpcc.connections import Address, connected, execute, statements
 from harness.workloads.tpcc.population import TABLES, Population
-from harness.workloads.tpcc.scale import Scale
+from harness.workloads.tpcc.scale import MOST_LINES, Scale
 
 DATABASE: Final = "tpcc"
 PROCEDURES: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -124,6 +124,9 @@ def _create(address: Address) -> None:
 
 def _note(connection: Any, population: Population) -> None:
     scale = population.scale
+    execute(connection, "CREATE TABLE tpcc_numbers (n INT NOT NULL PRIMARY KEY)")
+    numbers = ",".join(f"({n})" for n in range(1, MOST_LINES + 1))
+    execute(connection, f"INSERT INTO tpcc_numbers VALUES {numbers}")
     execute(connection, _POPULATION)
     execute(
         connection,

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from harness.workloads.tpcc.scale import (
     DISTRICTS,
     LAST_NAME_A,
+    LEAST_LINES,
+    MOST_LINES,
     NurandConstants,
     Scale,
     last_name,
@@ -33,7 +35,6 @@ _DIGITS: Final = _LETTERS[:10]
 _CAPITALS: Final = _LETTERS[-26:]
 _ORIGINAL: Final = np.frombuffer(b"ORIGINAL", np.uint8)
 _NULL: Final = "\\N"
-_LINES: Final = (5, 15)
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ class Population:
     def order_lines_of(self, warehouse: int) -> Ints:
         """O_OL_CNT of a warehouse's orders: ORDER and ORDER-LINE have to agree on it."""
         rng = np.random.default_rng([self.seed, len(TABLES), warehouse])
-        low, high = _LINES
-        return rng.integers(low, high + 1, DISTRICTS * self.scale.customers)
+        return rng.integers(LEAST_LINES, MOST_LINES + 1, DISTRICTS * self.scale.customers)
 
 
 def nurand(rng: np.random.Generator, a: int, low: int, high: int, c: int, count: int) -> Ints:
