@@ -351,9 +351,11 @@ def _install(
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise _told(f"{programs.release.product}: no data folder could be made", lines, data)
     marker = data / _MARKER
-    marker.write_text(programs.release.series + "\n")
+    with marker.open("w") as file:
+        file.write(programs.release.series + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     account.own(marker)
-    os.sync()
 
 
 def _command(programs: Programs, data: Path, own: Path, settings: InnodbSettings) -> list[str]:

@@ -63,7 +63,9 @@ class Account:
         if self.ids is None:
             return
         for above in folder.absolute().parents:
-            if not above.stat().st_mode & 0o001:
+            facts = above.stat()
+            may = 0o100 if facts.st_uid == self.ids[0] else 0o001
+            if not facts.st_mode & may:
                 raise TargetError(
                     f"{above} may not be entered by {self.kind.name}'s user: choose a folder "
                     f"elsewhere, such as {_ROOM}"

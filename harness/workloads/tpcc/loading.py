@@ -75,6 +75,8 @@ def load(
     with connected(address) as connection:
         for statement in statements("keys.sql"):
             execute(connection, statement)
+        # With the checks off, a reference is added without copying its table.
+        execute(connection, "SET SESSION foreign_key_checks = 0")
         for statement in statements("foreign_keys.sql") if foreign_keys else []:
             execute(connection, statement)
         for table in TABLES:
@@ -151,8 +153,6 @@ def _load_share(parent: Parent, share: _Share) -> None:
     with tempfile.TemporaryDirectory(prefix="flashlab-tpcc-") as folder:
         options = {"allow_local_infile": True}
         with connected(share.address, **options) as connection:
-            # What is loaded is checked afterwards; the order of tables does not matter then.
-            execute(connection, "SET SESSION foreign_key_checks = 0")
             for table, warehouse in share.parts:
                 rows = share.population.rows(table, warehouse)
                 _load_rows(connection, table, rows, Path(folder) / table)
