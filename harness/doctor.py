@@ -35,6 +35,15 @@ def _postgres() -> bool:
     return any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or _program("initdb")()
 
 
+def _mysql() -> bool:
+    return _program("mariadbd")() or _program("mysqld")()
+
+
+def _mysql_installer() -> bool:
+    """MySQL's server makes its data folders itself."""
+    return _program("my_print_defaults")() or not _program("mariadbd")()
+
+
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 NEEDS: Final = (
@@ -51,6 +60,8 @@ NEEDS: Final = (
     Need("emulated", "losetup", "live devices", _program("losetup"), "mount"),
     Need("emulated", "mke2fs", "file systems for databases", _program("mke2fs"), "e2fsprogs"),
     Need("emulated", "initdb", "the sort-merge join", _postgres, "postgresql"),
+    Need("emulated", "mariadbd", "TPC-C", _mysql, "mariadb-server-core"),
+    Need("emulated", "my_print_defaults", "TPC-C", _mysql_installer, "mariadb-client-core"),
     Need("probes", "bpftrace", "traces of block devices", _program("bpftrace"), "bpftrace"),
     Need("bench", "fio", "the engine beside fio", _program("fio"), "fio"),
     Need("bench", "initdb", "the engine beside PostgreSQL", _postgres, "postgresql"),

@@ -27,6 +27,7 @@ _GROUPS: Final = {
     "probes": ("harness.bench.probes",),
     "sort_merge_join": ("harness.bench.sort_merge_join",),
     "trim_fallocate": ("harness.bench.trim_fallocate",),
+    "msdj_tpcc": ("harness.bench.msdj_tpcc",),
     "reviewer": ("harness.bench.reviewer",),
 }
 

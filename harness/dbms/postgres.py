@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import pwd
 import re
 import shutil
 import signal
@@ -26,8 +25,9 @@ import psycopg
 from psycopg import sql
 
 from harness.cgroups import Cgroup
-from harness.errors import HarnessError, MissingTool, ServerError, TargetError
-from harness.leases import Lease, open_lease
+from harness.dbms import private
+from harness.errors import HarnessError, MissingTool, ServerError
+from harness.leases import open_lease
 from harness.programs import find_program
 
 _START_LIMIT_S: Final = 60
@@ -36,6 +36,7 @@ _USER: Final = "harness"  # of the database
 _TEMP: Final = "flashlab_temp"
 _SUPPORTED: Final = range(12, 19)
 _VERSION: Final = re.compile(r"PostgreSQL\)? (\d+)")
+_KIND: Final = private.Kind("PostgreSQL", ("postgres", "nobody"), "flashlab-pg-", signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ class Server:
 
     def last_words(self) -> str:
         """Why it ended, by its log: which process a signal ended, or the last line."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.is_file() else []
+        lines = private.lines_of(self.log)
         fatal = [line for line in lines if "was terminated by signal" in line or "PANIC:" in line]
-        return fatal[-1] if fatal else _last_line(self.log)
+        return fatal[-1] if fatal else private.last_line(self.log)
 
 
 def find_binaries(folders: Sequence[Path] | None = None) -> Path:
@@ -159,11 +160,7 @@ def _major_version(binaries: Path) -> int:
 
 def folder_below(raw: Path) -> Path:
     """A place for databases, on the file system of `raw` if the server's user may go there."""
-    folder = raw.absolute() / "postgres"
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o711)
-    can_pass = all(above.stat().st_mode & 0o001 for above in folder.parents)
-    return folder if can_pass else Path("/var/tmp")  # noqa: S108 - a folder of ours is made in it
+    return private.folder_below(raw, "postgres")
 
 
 @contextmanager
@@ -184,25 +181,27 @@ def run(
     binaries = find_binaries()
     if preload is not None:
         _check_library(preload.library)
-    account = _account()
+    account = private.account(_KIND)
     with open_lease() as lease:
         cgroup = lease.new_cgroup() if bounded else None
-        folder = _private_folder(lease, parent, account)
-        socket = _private_folder(lease, Path(tempfile.gettempdir()), account)  # a short path
+        folder = account.new_folder(lease, parent)
+        socket = account.new_folder(lease, Path(tempfile.gettempdir()))  # a short path
         data = folder / "data"
         log = folder / "server.log"
         options = ["-U", _USER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
-        _call([str(binaries / "initdb"), "-D", str(data), *options], account)
+        private.call_well(account, [str(binaries / "initdb"), "-D", str(data), *options])
         server = [str(binaries / "postgres"), *_arguments(data, socket, settings)]
         command = [*_preloading(preload, folder), *server]
-        process = _start(lease, command, log, account, cgroup)
+        process = account.start(lease, command, log, cgroup)
         try:
             version = _wait_until_ready(process, socket, log)
             if preload is not None:
                 _check_loaded(preload, process)
             yield Server(version, folder, socket, log, process, cgroup)
         finally:
-            _stop(process)
+            private.stop(
+                process, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, limit_s=_STOP_LIMIT_S
+            )
 
 
 def _check_library(library: Path) -> None:
@@ -250,32 +249,11 @@ def _arguments(data: Path, socket: Path, settings: Mapping[str, str]) -> list[st
     return ["-D", str(data)] + [part for n, v in pairs.items() for part in ("-c", f"{n}={v}")]
 
 
-def _start(
-    lease: Lease,
-    server: Sequence[str],
-    log: Path,
-    account: pwd.struct_passwd | None,
-    cgroup: Cgroup | None,
-) -> subprocess.Popen[bytes]:
-    # The kernel stops the server if we are killed before we can.
-    command = [find_program("setpriv"), "--pdeathsig", "QUIT", *_as(account), "--", *server]
-    with log.open("wb") as out:
-        return lease.start(
-            command,
-            ending=signal.SIGQUIT,
-            cgroup=cgroup,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            cwd="/",
-        )
-
-
 def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path) -> str:
     deadline = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise ServerError(f"PostgreSQL did not start: {_last_line(log)}")
+            raise ServerError(f"PostgreSQL did not start: {private.last_line(log)}")
         with (
             contextlib.suppress(psycopg.OperationalError),
             psycopg.connect(
@@ -284,63 +262,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path)
         ):
             return str(connection.info.parameter_status("server_version")).split()[0]
         time.sleep(0.05)
-    raise ServerError(f"PostgreSQL did not start in {_START_LIMIT_S} s: {_last_line(log)}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    for last_word in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        process.send_signal(last_word)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_STOP_LIMIT_S)
-
-
-def _account() -> pwd.struct_passwd | None:
-    """Whom to run as: ourselves, or somebody unprivileged if we are root."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise MissingTool("PostgreSQL does not run as root, and there is no user postgres or nobody")
-
-
-def _as(account: pwd.struct_passwd | None) -> list[str]:
-    if account is None:
-        return []
-    return [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
-
-
-def _call(command: list[str], account: pwd.struct_passwd | None) -> None:
-    whole = [find_program("setpriv"), *_as(account), "--", *command] if account else command
-    done = subprocess.run(whole, capture_output=True, text=True, check=False, cwd="/")
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise HarnessError(f"{Path(command[0]).name}: {said[0] if said else 'failed'}")
-
-
-def _private_folder(lease: Lease, parent: Path, account: pwd.struct_passwd | None) -> Path:
-    """A folder that only the server's user can enter."""
-    folder = lease.new_folder(parent, "flashlab-pg-")
-    if account is not None:
-        os.chown(folder, account.pw_uid, account.pw_gid)
-        _check_reachable(folder)
-    return folder
-
-
-def _check_reachable(folder: Path) -> None:
-    for above in folder.parents:
-        if not above.stat().st_mode & 0o001:
-            raise TargetError(
-                f"{above} may not be entered by PostgreSQL's user: choose a folder elsewhere, "
-                "such as /var/tmp"
-            )
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return lines[-1] if lines else "it said nothing"
+    raise ServerError(f"PostgreSQL did not start in {_START_LIMIT_S} s: {private.last_line(log)}")
 
 
 def _first_line(error: psycopg.Error) -> str:

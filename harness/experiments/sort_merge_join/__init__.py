@@ -28,6 +28,7 @@ class SortMergeJoin:
     tiers = ("simulated", "emulated", "hardware")
     code = (
         "dbms/postgres.py",
+        "dbms/private.py",
         "dbms/server_memory.py",
         "dbms/watched.py",
         "workloads/tpch_tables.py",

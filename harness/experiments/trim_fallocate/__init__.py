@@ -29,6 +29,7 @@ class TrimFallocate:
     tiers = ("simulated", "emulated", "hardware")
     code = (
         "dbms/postgres.py",
+        "dbms/private.py",
         "dbms/server_memory.py",
         "dbms/temp_files.py",
         "dbms/watched.py",

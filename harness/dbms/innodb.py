@@ -1,0 +1,236 @@
+"""InnoDB: its settings as options of MariaDB or MySQL, its counters, and its pages checked."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from harness.dbms.private import Account
+from harness.errors import BadParameter
+
+MARIADB: Final = "MariaDB"
+MYSQL: Final = "MySQL"
+
+_PAGE_BYTES: Final = (4096, 8192, 16384, 32768, 65536)
+_FLUSH_METHODS: Final = (
+    "fsync",
+    "O_DSYNC",
+    "O_DIRECT",
+    "O_DIRECT_NO_FSYNC",
+    "nosync",
+    "littlesync",
+)
+_AT_COMMIT: Final = (0, 1, 2)
+_LEAST_BUFFER_POOL_BYTES: Final = 5 << 20
+_LEAST_REDO_BYTES: Final = 8 << 20
+_CAPACITY_SINCE: Final = (8, 0, 30)
+_MISMATCHES: Final = 1_000_000
+_CHECKERS: Final = 2
+
+
+@dataclass(frozen=True)
+class Release:
+    """A server's product (MariaDB or MySQL) and version."""
+
+    product: str
+    version: tuple[int, int, int]
+
+    @property
+    def series(self) -> str:
+        """What a data folder belongs to: 'MariaDB 10.11'."""
+        return f"{self.product} {self.version[0]}.{self.version[1]}"
+
+
+@dataclass(frozen=True)
+class InnodbSettings:
+    """How InnoDB uses its memory and its files.
+
+    `doublewrite`: off, on; fast (written, not synced: MariaDB 11.1 on) or detect_only (which pages,
+    not what was in them: MySQL 8.0.30 on). MariaDB keeps those pages in the system tablespace,
+    MySQL 8.0.20 on in files of their own in the data folder. `redo_folder` None: in the data
+    folder. `flush_log_at_commit`: 1 writes and syncs at every commit, 2 writes, 0 neither.
+    `others`: more options of the server, as it names them. Raises BadParameter.
+    """
+
+    doublewrite: str = "on"
+    buffer_pool_bytes: int = 128 << 20
+    flush_method: str = "O_DIRECT"
+    flush_log_at_commit: int = 1
+    redo_bytes: int = 96 << 20
+    redo_folder: Path | None = None
+    page_bytes: int = 16384
+    io_capacity_pages_per_s: int = 200
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check("doublewrite", self.doublewrite, ("off", "on", "fast", "detect_only"))
+        _check("flush_method", self.flush_method, _FLUSH_METHODS)
+        _check("flush_log_at_commit", self.flush_log_at_commit, _AT_COMMIT)
+        _check("page_bytes", self.page_bytes, _PAGE_BYTES)
+        _check_least("buffer_pool_bytes", self.buffer_pool_bytes, _LEAST_BUFFER_POOL_BYTES)
+        _check_least("redo_bytes", self.redo_bytes, _LEAST_REDO_BYTES)
+        _check_least("io_capacity_pages_per_s", self.io_capacity_pages_per_s, 100)
+
+    def options(self, release: Release) -> dict[str, str]:
+        """As options of that server's command line. Raises BadParameter for what it cannot."""
+        pairs = {
+            "innodb_doublewrite": _doublewrite(self.doublewrite, release),
+            "innodb_buffer_pool_size": str(self.buffer_pool_bytes),
+            "innodb_flush_method": self.flush_method,
+            "innodb_flush_log_at_trx_commit": str(self.flush_log_at_commit),
+            "innodb_page_size": str(self.page_bytes),
+            "innodb_io_capacity": str(self.io_capacity_pages_per_s),
+            "innodb_io_capacity_max": str(2 * self.io_capacity_pages_per_s),
+            # What a run reads must not depend on the one before it.
+            "innodb_buffer_pool_load_at_startup": "OFF",
+            "innodb_buffer_pool_dump_at_shutdown": "OFF",
+            **_redo(self.redo_bytes, release),
+        }
+        if self.redo_folder is not None:
+            pairs["innodb_log_group_home_dir"] = str(self.redo_folder)
+        return {**pairs, **self.others}
+
+
+def _check(name: str, value: str | int, known: Sequence[str | int]) -> None:
+    if value not in known:
+        raise BadParameter(f"{name} {value!r}: one of {', '.join(map(str, known))}")
+
+
+def _check_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise BadParameter(f"{name} {value}: at least {least}")
+
+
+def _doublewrite(name: str, release: Release) -> str:
+    since = {"fast": (MARIADB, (11, 1, 0)), "detect_only": (MYSQL, (8, 0, 30))}
+    if name in since:
+        product, version = since[name]
+        if release.product != product or release.version < version:
+            raise BadParameter(
+                f"doublewrite {name!r} needs {product} {'.'.join(map(str, version))} or newer, "
+                f"this is {release.product} {'.'.join(map(str, release.version))}: use on or off"
+            )
+    return {"detect_only": "DETECT_ONLY"}.get(name, name.upper())
+
+
+def _redo(redo_bytes: int, release: Release) -> dict[str, str]:
+    """MariaDB has one file, MySQL had two, and then as many as it likes."""
+    if release.product == MARIADB:
+        return {"innodb_log_file_size": str(redo_bytes)}
+    if release.version >= _CAPACITY_SINCE:
+        return {"innodb_redo_log_capacity": str(redo_bytes)}
+    return {"innodb_log_files_in_group": "2", "innodb_log_file_size": str(redo_bytes // 2)}
+
+
+COUNTERS: Final = {
+    "buffer_pool_read_requests": "Innodb_buffer_pool_read_requests",
+    "buffer_pool_reads": "Innodb_buffer_pool_reads",
+    "buffer_pool_dirty_pages": "Innodb_buffer_pool_pages_dirty",
+    "pages_read": "Innodb_pages_read",
+    "pages_written": "Innodb_pages_written",
+    "doublewrite_pages": "Innodb_dblwr_pages_written",
+    "doublewrite_batches": "Innodb_dblwr_writes",
+    "data_read_bytes": "Innodb_data_read",
+    "data_written_bytes": "Innodb_data_written",
+    "data_syncs": "Innodb_data_fsyncs",
+    "redo_written_bytes": "Innodb_os_log_written",
+    "redo_syncs": "Innodb_os_log_fsyncs",
+    "row_lock_waits": "Innodb_row_lock_waits",
+    "row_lock_time_ms": "Innodb_row_lock_time",
+    "deadlocks": "Innodb_deadlocks",
+    "history_list_length": "Innodb_history_list_length",
+    "uptime_s": "Uptime",
+}
+"""Our names, with units, and those of SHOW GLOBAL STATUS. Not every server has all of them."""
+
+
+def counters(status: Mapping[str, str]) -> dict[str, int]:
+    """Of what SHOW GLOBAL STATUS says, by our names."""
+    return {ours: int(status[theirs]) for ours, theirs in COUNTERS.items() if theirs in status}
+
+
+@dataclass(frozen=True)
+class BadPage:
+    """A page whose checksum is not that of its content: the first page of a file is 0."""
+
+    file: Path
+    page: int
+    said: str
+
+
+@dataclass(frozen=True)
+class PageCheck:
+    """How many files and pages were looked at, and the pages that fail."""
+
+    files: int
+    pages: int
+    bad: list[BadPage]
+
+
+_SYSTEM: Final = "ibdata1"
+_TRX_SYS_PAGE: Final = 5
+_DOUBLEWRITE_FROM_END: Final = 200
+_DOUBLEWRITE_MAGIC: Final = 536853855
+_LEAST_EXTENT_PAGES: Final = 64
+_BAD: Final = re.compile(r"Fail: page[: ]+(\d+)")
+
+
+def check_pages(
+    data: Path, page_bytes: int, release: Release, checker: str, who: Account
+) -> PageCheck:
+    """Every page of all tablespaces of a server that is stopped, by its own `innochecksum`.
+
+    Pages of zeros were never written and are no failure, nor are those that were freed, where the
+    program can tell (MariaDB's). Copies in the doublewrite buffer do not count, one of them may be
+    torn at any time; nor do temporary tablespaces, which are made anew. A file of which the program
+    can make nothing fails by its page 0.
+    """
+    freed = ["--skip-freed-pages"] if release.product == MARIADB else []
+    command = [checker, "--no-defaults"] if release.product == MYSQL else [checker]
+    command += [*freed, f"--allow-mismatches={_MISMATCHES}"]
+    files = sorted(set(_tablespaces(data)))
+    with ThreadPoolExecutor(_CHECKERS) as pool:
+        checked = pool.map(lambda file: _bad_pages(file, [*command, str(file)], who), files)
+        copies = _doublewrite_buffer(data / _SYSTEM, page_bytes)
+        bad = [page for found in checked for page in found if not _is_copy(page, copies)]
+    return PageCheck(len(files), sum(f.stat().st_size // page_bytes for f in files), bad)
+
+
+def _tablespaces(data: Path) -> Iterator[Path]:
+    yield from (p for p in data.rglob("*.ibd") if not p.is_relative_to(data / "#innodb_temp"))
+    for pattern in ("ibdata*", "undo[0-9_]*"):
+        yield from data.glob(pattern)
+
+
+def _is_copy(bad: BadPage, copies: Sequence[range]) -> bool:
+    return bad.file.name == _SYSTEM and any(bad.page in pages for pages in copies)
+
+
+def _doublewrite_buffer(system: Path, page_bytes: int) -> list[range]:
+    """Pages of the system tablespace that hold copies of others; MySQL 8.0.20 on has none there.
+
+    The transaction system's page says where: InnoDB's trx0sys.h, TRX_SYS_DOUBLEWRITE.
+    """
+    if not system.is_file():
+        return []
+    with system.open("rb") as file:
+        file.seek(_TRX_SYS_PAGE * page_bytes + page_bytes - _DOUBLEWRITE_FROM_END)
+        _, magic, first, second = struct.unpack(">10sIII", file.read(22))
+    extent = max((1 << 20) // page_bytes, _LEAST_EXTENT_PAGES)
+    is_there = magic == _DOUBLEWRITE_MAGIC
+    return [range(at, at + extent) for at in (first, second)] if is_there else []
+
+
+def _bad_pages(file: Path, command: Sequence[str], who: Account) -> list[BadPage]:
+    done = who.call(command)
+    said = (done.stderr + done.stdout).splitlines()
+    failed = [(found, line) for line in said if (found := _BAD.search(line))]
+    bad = [BadPage(file, int(found[1]), line) for found, line in failed]
+    if done.returncode and not bad:
+        bad = [BadPage(file, 0, said[-1] if said else f"exit code {done.returncode}")]
+    return bad
