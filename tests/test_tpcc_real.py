@@ -545,7 +545,7 @@ def test_a_deadlock_is_rolled_back_retried_and_counted(server: Server) -> None:
         connections.execute(other, f"UPDATE warehouse SET w_name = w_name WHERE w_id = {w}")
         other.rollback()
         [row] = running.result()
-    assert row[0] > 0
+    assert int(row[0]) > 0
     assert counted == {"deadlocks": 1}
     assert broken(address) == []
 
