@@ -668,3 +668,4 @@ def test_a_full_device_ends_the_load_and_says_so(place: Path) -> None:
             mysql.run(mount / "data", SETTINGS) as fresh,
         ):
             loading.load(address_of(fresh), Population(Scale(4)), watch=fresh.check)
+    assert not list(Path(tempfile.gettempdir()).glob("flashlab-tpcc-*"))

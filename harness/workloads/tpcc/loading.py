@@ -16,6 +16,7 @@ from typing import Any, Final
 import mysql.connector
 from pyarrow import csv
 
+from harness import leases
 from harness.errors import TargetError
 from harness.workloads.tpcc import children, connections
 from harness.workloads.tpcc.children import Parent
@@ -37,11 +38,12 @@ _POPULATION: Final = (
 
 @dataclass(frozen=True)
 class _Share:
-    """What one process loads: pairs of table and warehouse."""
+    """What one process loads: pairs of table and warehouse, by way of files in `folder`."""
 
     address: Address
     population: Population
     parts: tuple[tuple[str, int], ...]
+    folder: Path
 
 
 def _never() -> bool:
@@ -67,11 +69,12 @@ def load(
     driver.run.
     """
     _create(address)
-    shares = [
-        _Share(address, population, tuple(parts)) for parts in _divided(population.scale, processes)
-    ]
-    with children.started(_load_share, shares) as loaders:
-        children.hear_all(loaders, is_cancelled=is_cancelled, watch=watch, limit_s=_LIMIT_S)
+    divided = _divided(population.scale, processes)
+    with leases.open_lease() as lease:  # a loader that is killed deletes nothing
+        folder = lease.new_folder(Path(tempfile.gettempdir()), "flashlab-tpcc-")
+        shares = [_Share(address, population, tuple(parts), folder) for parts in divided]
+        with children.started(_load_share, shares) as loaders:
+            children.hear_all(loaders, is_cancelled=is_cancelled, watch=watch, limit_s=_LIMIT_S)
     with connected(address) as connection:
         for statement in statements("keys.sql"):
             execute(connection, statement)
@@ -150,12 +153,10 @@ def _divided(scale: Scale, processes: int) -> list[list[tuple[str, int]]]:
 def _load_share(parent: Parent, share: _Share) -> None:
     """In a process of its own."""
     del parent
-    with tempfile.TemporaryDirectory(prefix="flashlab-tpcc-") as folder:
-        options = {"allow_local_infile": True}
-        with connected(share.address, **options) as connection:
-            for table, warehouse in share.parts:
-                rows = share.population.rows(table, warehouse)
-                _load_rows(connection, table, rows, Path(folder) / table)
+    with connected(share.address, allow_local_infile=True) as connection:
+        for table, warehouse in share.parts:
+            rows = share.population.rows(table, warehouse)
+            _load_rows(connection, table, rows, share.folder / f"{table}-{warehouse}")
 
 
 def _load_rows(connection: Any, table: str, rows: Any, file: Path) -> None:
