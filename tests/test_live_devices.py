@@ -457,7 +457,9 @@ def test_commands_that_make_no_sense(harness_here: Command, kept: live.LiveDevic
         (("fault", KEPT, "read", "--where", "64M"), "write it as BEGIN-END"),
         (("trim-policy", KEPT, "lazy"), "unknown"),
         (("slow-die", KEPT, "100000", "2"), "die"),
-        (("speed", KEPT, "fast"), "real or none"),
+        (("speed", KEPT, "fast"), "real, virtual or none"),
+        (("ranges", KEPT, "1:0-64M"), "write it as NAME="),
+        (("ranges", KEPT, "a=1:0-64M"), "the drive has streams 0 to 0"),
     ):
         check_refused(harness_here("device", *arguments), said)
 
