@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -18,8 +18,11 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from harness import _core, cli
+from harness.errors import InvalidRun
 from harness.paths import Project, find_project
 from harness.workloads.tpch import CONTENT, JoinInputs, expected_join, join_inputs
+
+Found = TypeVar("Found")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -41,6 +44,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if missing and item.get_closest_marker("root"):
             item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def on_time(measure: Callable[[int], Found], *slowdowns: int) -> tuple[int, Found]:
+    """The first of these slowdowns at which a live device's replies leave in time, and its result.
+
+    Skips on a machine that is too busy for all of them: the run says so, and gives no result.
+    """
+    said = ""
+    for slowdown in slowdowns:
+        try:
+            return slowdown, measure(slowdown)
+        except InvalidRun as error:
+            said = str(error)
+    pytest.skip(f"this machine is too busy: {said}")
 
 
 def need(program: str) -> str:

@@ -289,8 +289,9 @@ def test_the_list_and_the_help(harness_here: Command) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow  # `make reproduce SCALE=smoke`, which CI runs, too, executes them in its pipeline
 def test_notebooks_execute(harness_command: Command, checkout: Project) -> None:
-    """Every notebook, by papermill, in an empty checkout with parameters that take seconds."""
+    """Every notebook, by papermill, in an empty checkout at the smallest scale."""
     params = yaml.safe_load((REPOSITORY / "params.yaml").read_text())
     for tiers in params.values():
         tiers["simulated"]["parameters"]["scale"] = "smoke"
