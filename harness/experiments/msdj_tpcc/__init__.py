@@ -1,7 +1,7 @@
 """MS-DJ: TPC-C on ext4's data journal with an SSD stream of its own: table 1, figures 1 and 3 to 5.
 
 On the tiers with a kernel a private MariaDB or MySQL server runs TPC-C on an ext4 whose drive was
-aged first; the simulated tier runs a model of InnoDB, ext4, JBD2 and drive at the paper's full size.
+aged first; the simulated tier runs a model of InnoDB, ext4, JBD2 and drive at full size.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class MsdjTpcc:
         return grid.points(parameters, bench.devices)
 
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
-        """The whole drive: it is aged, and a file system that ages comes round to all of it."""
+        """The whole drive, which is aged, or room for the database as it grows."""
         del parameters
-        return int(point.values["device_bytes"])
+        return real.needed_bytes(point.values)
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """The database is made by rules that are in the code."""

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from harness import plots
@@ -19,24 +20,9 @@ from harness.dbms import page_writes
 from harness.experiments.base import Results
 from harness.experiments.msdj_tpcc import published
 from harness.experiments.msdj_tpcc.grid import BASE
+from harness.experiments.msdj_tpcc.written import SHARES, TABLES
 from harness.paths import find_project
 from harness.units import format_bytes
-
-TABLES: Final = (
-    "warehouse",
-    "district",
-    "customer",
-    "history",
-    "new_order",
-    "orders",
-    "order_line",
-    "item",
-    "stock",
-)
-"""The order of the series table_written_pages."""
-
-MOST_WRITTEN_PERCENT: Final = (0.1, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-"""The order of the series home_write_concentration: so much of the pages written at all."""
 
 _STYLES: Final = {
     "oj_dwb": ("#7f7f7f", "o", "-"),
@@ -60,6 +46,9 @@ _INTERVALS: Final = 20
 _LEAST_SHARE: Final = 0.04
 """Of a bar: what is thinner has no number in it."""
 
+_NOTE_IN: Final = 0.2
+"""What a line below a figure takes of its height."""
+
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -68,7 +57,7 @@ def draw(results: Results) -> dict[str, Figure]:
     base = results.table[results.table.variant == BASE]
     makers: dict[str, Callable[[], Figure | None]] = {
         "accesses_per_lba": lambda: _accesses_per_lba(base),
-        "table_1": lambda: _table_1(base),
+        "table_1": lambda: _table_1(base, results),
         "waf_over_time": lambda: _waf_over_time(base, results),
         "tpmc": lambda: _tpmc(base, results),
         "bytes_by_place": lambda: _bytes_by_place(base),
@@ -144,10 +133,17 @@ def _span(longest_s: float) -> tuple[float, str]:
     return (3600.0, "h") if longest_s >= 7200 else (60.0, "min") if longest_s >= 600 else (1.0, "s")
 
 
+def _height_in(results: Results, name: str, height_in: float) -> float:
+    return height_in + _NOTE_IN * len(results.notes.get(name, ()))
+
+
 def _bars(axes: Axes, values: dict[str, float], text: str) -> None:
+    """A bar per mode with its number in the middle, where no cross is in its way."""
     places = np.arange(len(values))
-    drawn = axes.bar(places, list(values.values()), width=0.65, color=[_STYLES[m][0] for m in values])
-    axes.bar_label(drawn, [format(v, text) for v in values.values()], fontsize="small", padding=2)
+    colours = [_STYLES[mode][0] for mode in values]
+    drawn = axes.bar(places, list(values.values()), width=0.65, color=colours)
+    texts = [format(value, text) for value in values.values()]
+    axes.bar_label(drawn, texts, label_type="center", fontsize="small", color="white")
     axes.set_xticks(places, [_short(mode) for mode in values], fontsize="small")
     axes.grid(visible=False, axis="x")
     axes.margins(y=0.18)
@@ -207,6 +203,7 @@ def _densities(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> None:
         )
         axes.bar_label(drawn, [f"{v:.3g}" for v in values], fontsize="small", padding=2)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(plots.PLAIN)
     axes.margins(y=0.25)
     axes.set_xticks(range(len(journals)), [_title(j) for j in journals], fontsize="small")
     axes.grid(visible=False, axis="x")
@@ -215,7 +212,7 @@ def _densities(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> None:
 
 
 def _density_ratios(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> None:
-    kinds = {
+    kinds: dict[str, Callable[[pd.Series], float]] = {
         "requests": lambda r: r.journal_requests_per_lba / r.rest_requests_per_lba,
         "sectors": lambda r: r.journal_accesses_per_lba / r.rest_accesses_per_lba,
         "equal bytes\nwould give": lambda r: r.rest_size_bytes / r.journal_size_bytes,
@@ -227,8 +224,12 @@ def _density_ratios(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> N
         places = np.arange(len(kinds)) + (index - (len(journals) - 1) / 2) * width
         colour = _JOURNAL_COLOURS[index % len(_JOURNAL_COLOURS)]
         drawn = axes.bar(places, values, width=width * 0.95, color=colour, label=_title(size))
-        axes.bar_label(drawn, [f"{v:,.3g}" if v < 1000 else f"{v:,.0f}" for v in values],
-                       fontsize="x-small", padding=2)
+        axes.bar_label(
+            drawn,
+            [f"{v:,.3g}" if v < 1000 else f"{v:,.0f}" for v in values],
+            fontsize="x-small",
+            padding=2,
+        )
     said = published.journal_over_rest(find_project().published)
     axes.axhline(said, color="black", linewidth=1.2, linestyle="--", label=f"paper: {said:g}x")
     axes.set_yscale("log")
@@ -240,12 +241,13 @@ def _density_ratios(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> N
     axes.legend(fontsize="x-small")
 
 
-def _table_1(base: pd.DataFrame) -> Figure | None:
+def _table_1(base: pd.DataFrame, results: Results) -> Figure | None:
     """Write amplification at the end, ours and the paper's."""
     if base.empty or not _has(base, "waf_ratio"):
         return None
     journals = _journals(base)
-    figure, axes = plots.new(len(journals), squeeze=False, sharey=True)
+    height_in = _height_in(results, "table_1", 3.6)
+    figure, axes = plots.new(len(journals), height_in=height_in, squeeze=False, sharey=True)
     paper = published.waf(find_project().published) if _is_whole(base) else {}
     for ax, size in zip(axes[0], journals, strict=True):
         values = _of_modes(base, size, "waf_ratio")
@@ -256,7 +258,7 @@ def _table_1(base: pd.DataFrame) -> Figure | None:
         ax.set_title(_title(size), fontsize="small")
     if axes[0][0].get_legend_handles_labels()[0]:
         axes[0][0].legend(fontsize="small")
-    axes[0][0].set_ylabel("write amplification at the end")
+    axes[0][0].set_ylabel("WAF at the end")
     return figure
 
 
@@ -265,14 +267,15 @@ def _waf_over_time(base: pd.DataFrame, results: Results) -> Figure | None:
     curves = _curves(base, results, "waf_time_s", "waf_ratio")
     if not curves:
         return None
-    figure, axes = plots.new(len(curves), squeeze=False, sharey=True)
+    height_in = _height_in(results, "waf_over_time", 4.0)
+    figure, axes = plots.new(len(curves), height_in=height_in, squeeze=False, sharey=True)
     scale, unit = _span(max(x.max() for lines in curves.values() for x, _ in lines.values()))
     for ax, (size, lines) in zip(axes[0], curves.items(), strict=True):
         for mode, (x, y) in lines.items():
             _line(ax, mode, x / scale, y)
         ax.set_title(_title(size), fontsize="small")
         ax.set_xlabel(f"time ({unit})")
-    axes[0][0].set_ylabel("write amplification since the begin")
+    axes[0][0].set_ylabel("WAF since the begin")
     figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=3, loc="outside upper center")
     return figure
 
@@ -312,6 +315,7 @@ def _tpmc(base: pd.DataFrame, results: Results) -> Figure | None:
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
     axes[0][0].set_ylabel("TpmC")
     if axes[0][0].get_legend_handles_labels()[0]:
+        axes[0][0].set_ylim(top=axes[0][0].get_ylim()[1] * 1.1)
         axes[0][0].legend(fontsize="x-small", loc="upper left")
     if curves:
         _tpmc_over_time(axes[1], journals, curves)
@@ -363,9 +367,7 @@ def _stack(axes: Axes, rows: Sequence[pd.Series], divisors: Sequence[float]) -> 
     for name, (label, colour) in _PLACES.items():
         values = np.array([row[name] / d for row, d in zip(rows, divisors, strict=True)])
         drawn = axes.bar(range(len(rows)), values, bottom=bottom, color=colour, label=label)
-        texts = [
-            f"{v:.3g}" if v > _LEAST_SHARE * max(totals) else "" for v in values
-        ]
+        texts = [f"{v:.3g}" if v > _LEAST_SHARE * max(totals) else "" for v in values]
         axes.bar_label(drawn, texts, label_type="center", fontsize="x-small", color="white")
         bottom = bottom + values
 
@@ -374,7 +376,7 @@ def _page_writes(base: pd.DataFrame, results: Results) -> Figure | None:
     """Whose pages are written home, and how much of that goes to the pages written most."""
     size = min(_journals(base), default=0)
     tables = _series_of(base, results, size, "table_written_pages", len(TABLES))
-    shares = _series_of(base, results, size, "home_write_concentration", len(MOST_WRITTEN_PERCENT))
+    shares = _series_of(base, results, size, "home_write_concentration", len(SHARES))
     if not tables or not shares:
         return None
     figure, axes = plots.new(2, height_in=4.6, squeeze=False)
@@ -389,15 +391,15 @@ def _page_writes(base: pd.DataFrame, results: Results) -> Figure | None:
     left.grid(visible=False, axis="y")
     left.set_xlabel("share of the pages written home (%)")
     for mode, share in shares.items():
-        _line(right, mode, np.array(MOST_WRITTEN_PERCENT), np.array(share) * 100)
+        _line(right, mode, np.array(SHARES) * 100, np.array(share) * 100)
     right.set_xscale("log")
     right.xaxis.set_major_formatter(plots.PLAIN)
     right.xaxis.set_minor_formatter(plots.NOTHING)
     right.set_ylim(0, 105)
     right.set_xlabel("most-written pages (% of those written at all)")
     right.set_ylabel("share of home page writes (%)")
-    left.legend(fontsize="x-small", loc="lower right")
-    figure.suptitle(f"InnoDB's page writes, {_title(size)}", fontsize="medium")
+    left.set_title(f"InnoDB's page writes, {_title(size)}", fontsize="small")
+    figure.legend(*left.get_legend_handles_labels(), ncols=3, loc="outside upper center")
     return figure
 
 
@@ -414,11 +416,10 @@ def _series_of(
 
 def _convergence(base: pd.DataFrame, results: Results) -> Figure | None:
     """DJ against MS-DJ: since the begin, and in each interval by itself."""
-    journals = [j for j in _journals(base) if _grown(base, results, j)]
-    if not journals:
+    grown = {j: found for j in _journals(base) if (found := _grown(base, results, j))}
+    if not grown:
         return None
-    figure, axes = plots.new(3, squeeze=False)
-    grown = {size: _grown(base, results, size) for size in journals}
+    figure, axes = plots.new(3, height_in=_height_in(results, "convergence", 4.0), squeeze=False)
     scale, unit = _span(max(times[-1] for times, _ in grown.values()))
     for index, (size, (times, of_modes)) in enumerate(grown.items()):
         colour = _JOURNAL_COLOURS[index % len(_JOURNAL_COLOURS)]
@@ -467,9 +468,7 @@ def _grown(base: pd.DataFrame, results: Results, size: int) -> Grown | None:
             return None
         own[mode] = (*written, programmed[1])
     times = np.linspace(0.0, min(float(t[-1]) for t, _, _ in own.values()), _INTERVALS + 1)
-    at = {
-        mode: (np.interp(times, t, w), np.interp(times, t, p)) for mode, (t, w, p) in own.items()
-    }
+    at = {mode: (np.interp(times, t, w), np.interp(times, t, p)) for mode, (t, w, p) in own.items()}
     return (times, at) if all((np.diff(w) > 0).all() for w, _ in at.values()) else None
 
 
@@ -481,7 +480,7 @@ def _what_if(table: pd.DataFrame) -> Figure | None:
     rows = table[table.journal_bytes == min(_journals(table))]
     variants = [BASE, *varied]
     figure, axes = plots.new(2, height_in=1.6 + 0.55 * len(variants), squeeze=False, sharey=True)
-    panels = {"waf_ratio": ("write amplification at the end", ".2f"), "tpmc": ("TpmC", ",.0f")}
+    panels = {"waf_ratio": ("WAF at the end", ".2f"), "tpmc": ("TpmC", ",.0f")}
     for ax, (name, (title, text)) in zip(axes[0], panels.items(), strict=True):
         _variant_bars(ax, rows, variants, name, text)
         ax.set_title(title, fontsize="small")
@@ -507,5 +506,7 @@ def _variant_bars(
         )
         axes.bar_label(drawn, [format(v, text) for v in values], fontsize="x-small", padding=2)
     axes.grid(visible=False, axis="y")
-    axes.margins(x=0.15)
+    axes.margins(x=0.15, y=0.02)
     axes.tick_params(axis="x", labelsize="small")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
