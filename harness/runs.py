@@ -49,6 +49,7 @@ class _BenchOptions(BaseModel):
     devices: dict[str, str] = {}
     host: str = ""
     slowdown: int = 0
+    overrides: dict[str, str] = {}
 
 
 class _TierOptions(BaseModel):
@@ -386,15 +387,16 @@ def _make_bench(
             known = ", ".join(bench.devices)
             raise BadParameter(f"unknown device {sorted(unknown)[0]!r}; known: {known}")
         devices = {**bench.devices, **options.devices}
+        overrides = {**bench.overrides, **options.overrides}
         made: SimulatedBench | EmulatedBench
         if tier == "simulated":
             host = options.host or bench.host
-            made = SimulatedBench(project.profiles, devices, host, options.overrides)
+            made = SimulatedBench(project.profiles, devices, host, overrides)
         else:
             made = EmulatedBench(
                 project.profiles,
                 devices,
-                options.overrides,
+                overrides,
                 bench.slowdown,
                 project.journal / "block_traces",
             )

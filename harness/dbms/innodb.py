@@ -172,6 +172,29 @@ class PageCheck:
     bad: list[BadPage]
 
 
+@dataclass(frozen=True)
+class FileRange:
+    """A part [begin_bytes, end_bytes) of a file; the end None: all of it."""
+
+    file: Path
+    begin_bytes: int = 0
+    end_bytes: int | None = None
+
+
+def doublewrite_parts(data: Path, page_bytes: int) -> list[FileRange]:
+    """Where a server that has started keeps its doublewrite buffer; empty if it has none."""
+    parts = [FileRange(file) for file in sorted(data.glob("#ib_*.dblwr"))]
+    pages = _doublewrite_pages(data / _SYSTEM, page_bytes)
+    return parts + [
+        FileRange(data / _SYSTEM, p.start * page_bytes, p.stop * page_bytes) for p in pages
+    ]
+
+
+def redo_files(folder: Path) -> list[Path]:
+    """The redo log's files in the folder that a server has it in."""
+    return [*sorted(folder.glob("ib_logfile*")), *sorted(folder.glob("#innodb_redo/#ib_redo*"))]
+
+
 _SYSTEM: Final = "ibdata1"
 _TRX_SYS_PAGE: Final = 5
 _DOUBLEWRITE_FROM_END: Final = 200
@@ -196,7 +219,7 @@ def check_pages(
     files = sorted(set(_tablespaces(data)))
     with ThreadPoolExecutor(_CHECKERS) as pool:
         checked = pool.map(lambda file: _bad_pages(file, [*command, str(file)], who), files)
-        copies = _doublewrite_buffer(data / _SYSTEM, page_bytes)
+        copies = _doublewrite_pages(data / _SYSTEM, page_bytes)
         bad = [page for found in checked for page in found if not _is_copy(page, copies)]
     return PageCheck(len(files), sum(f.stat().st_size // page_bytes for f in files), bad)
 
@@ -211,7 +234,7 @@ def _is_copy(bad: BadPage, copies: Sequence[range]) -> bool:
     return bad.file.name == _SYSTEM and any(bad.page in pages for pages in copies)
 
 
-def _doublewrite_buffer(system: Path, page_bytes: int) -> list[range]:
+def _doublewrite_pages(system: Path, page_bytes: int) -> list[range]:
     """Pages of the system tablespace that hold copies of others; MySQL 8.0.20 on has none there.
 
     The transaction system's page says where: InnoDB's trx0sys.h, TRX_SYS_DOUBLEWRITE.

@@ -143,6 +143,17 @@ class Server:
         if self.cgroup is not None:
             self.cgroup.end_processes()
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """It does nothing while the block runs; what it has asked the kernel for goes on."""
+        self.check()
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self, limit_s: float = STOP_LIMIT_S) -> None:
         """Ends it cleanly; kills it, and raises ServerError, if that takes more than `limit_s`."""
         if not self.is_running():

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from harness.errors import BadParameter
 from harness.probes import analysis
@@ -19,6 +21,8 @@ from harness.probes.counters import SECTOR_BYTES
 
 REST: Final = "(rest)"
 """What lies in no place that was named."""
+
+_BLOCK_SECTORS: Final = 8
 
 Ranges = Sequence[tuple[int, int]]
 
@@ -81,6 +85,43 @@ def accesses_per_lba(
             raise BadParameter(f"device_bytes {device_bytes}: the places are larger together")
     rows = [_density(name, size, parts[parts.place == name]) for name, size in sizes.items()]
     return pd.DataFrame(rows)
+
+
+def page_writes(
+    trace: Path, places: Mapping[str, Ranges], page_bytes: int
+) -> dict[str, NDArray[np.float64]]:
+    """How often each page of a file was written: per place, an array by the page's number.
+
+    A place's ranges are a file's, in the file's order (`fiemap.file_extents`), and whole blocks of
+    4 KiB. A page of which a part was written was written that part of once. Raises as `by_place`.
+    """
+    _table(places)
+    found = analysis.query(trace, "SELECT lba, sectors FROM trace WHERE op = 'write'")
+    blocks = _blocks(found.lba.to_numpy(np.int64), found.sectors.to_numpy(np.int64))
+    return {name: _pages(blocks, ranges, page_bytes) for name, ranges in places.items()}
+
+
+def _blocks(lba: NDArray[np.int64], sectors: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of every block that requests touch, as often as they do, ascending."""
+    first = lba // _BLOCK_SECTORS
+    count = -(-(lba + sectors) // _BLOCK_SECTORS) - first
+    inner = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.sort(np.repeat(first, count) + inner)
+
+
+def _pages(blocks: NDArray[np.int64], ranges: Ranges, page_bytes: int) -> NDArray[np.float64]:
+    size = _BLOCK_SECTORS * SECTOR_BYTES
+    if any(bound % size for bounds in ranges for bound in bounds) or page_bytes % size:
+        raise BadParameter(f"page_bytes {page_bytes}: pages and ranges must be multiples of {size}")
+    each = page_bytes // size
+    counts = np.zeros(-(-sum(end - begin for begin, end in ranges) // page_bytes))
+    before = 0  # blocks of the file that come before the range
+    for begin, end in ranges:
+        low, high = np.searchsorted(blocks, (begin // size, end // size))
+        pages = (blocks[low:high] - begin // size + before) // each
+        counts += np.bincount(pages, minlength=len(counts)) / each
+        before += (end - begin) // size
+    return counts
 
 
 def _density(name: str, size_bytes: int, parts: pd.DataFrame) -> dict[str, object]:

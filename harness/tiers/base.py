@@ -106,6 +106,12 @@ class Device(Protocol):
         """
         ...
 
+    def unpaced(self) -> AbstractContextManager[None]:
+        """While the block runs, before `begin` or after `counters`, requests take none of the
+        drive's time, where drives are modelled; its flash is written as at any time.
+        """
+        ...
+
     def streams(self, ranges: Sequence[NamedRange]) -> None:
         """From now on these ranges' writes are counted apart (`writes`), and go to their streams.
 

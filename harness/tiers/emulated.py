@@ -99,12 +99,20 @@ class EmulatedDevice:
         What fio wrote is forgotten then, so that it takes no memory; the drive, which is not told,
         goes on holding it. Raises TargetError for a disk, which does not age.
         """
-        self._device.set_speed("virtual")
-        try:
+        self._device.set_speed("virtual")  # which a disk refuses
+        with self.unpaced():
             ageing_job.run(self._device.path, ageing, self._device.size_bytes)
+        filesystems.discard(self._device.path, ageing.begin_bytes, ageing.region_bytes)
+
+    @contextmanager
+    def unpaced(self) -> Iterator[None]:
+        """At speed virtual, and `none` for a disk, to which it makes no difference."""
+        self._device.set_speed("none" if self.writes() is None else "virtual")
+        try:
+            yield
+            self._sync()
         finally:
             self._device.set_speed("none")
-        filesystems.discard(self._device.path, ageing.begin_bytes, ageing.region_bytes)
 
     def streams(self, ranges: Sequence[NamedRange]) -> None:
         """Told to the model, whose part of the drive's address space they are."""

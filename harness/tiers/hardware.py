@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -93,6 +93,10 @@ class FileDevice:
         self._placed = {}
         behind = replace(ageing, begin_bytes=ageing.begin_bytes + DATA_OFFSET_BYTES)
         ageing_job.run(self._target.path, behind, self._target.size_bytes)
+
+    def unpaced(self) -> AbstractContextManager[None]:
+        """A real drive always takes its time."""
+        return nullcontext()
 
     def streams(self, ranges: Sequence[NamedRange]) -> None:
         """Raises TargetError, unless there are none: a drive does not place writes by address."""

@@ -87,6 +87,10 @@ class SimulatedDevice:
             "fio cannot write to a simulated device: age a model by devices.model.Device.run"
         )
 
+    def unpaced(self) -> AbstractContextManager[None]:
+        """Virtual time has no kernel. Raises TargetError, always."""
+        raise TargetError("a simulated device is written by models, which take their time")
+
     def streams(self, ranges: Sequence[NamedRange]) -> None:
         """Told to the model."""
         self._ranges = tuple(ranges)

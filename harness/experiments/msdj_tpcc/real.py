@@ -1,0 +1,405 @@
+"""The run of one point on a real kernel: TPC-C on a private InnoDB server, its data on ext4.
+
+The drive is aged by fio, then a file system is made and the database loaded, all of which the
+drive's flash sees and which takes none of its time. Warm-up and measured interval are two runs of
+the clients. Between them, and at the end, the server stands still and the file system is synced:
+the block trace, the drive's counters and the samples of write amplification then begin and end at
+moments at which nothing is on its way, and all speak of the same writes.
+
+Times are the device's: the clock's, divided by the slowdown. Software is not slowed down, so to the
+device the processor is that many times faster, and TpmC is what the drive allows.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from harness import leases, mounts
+from harness.dbms import mysql, page_writes
+from harness.dbms.innodb import InnodbSettings
+from harness.dbms.mysql import Server
+from harness.dbms.page_writes import PageWrites
+from harness.dbms.server_memory import ServerMemory
+from harness.devices import filesystems, write_shares
+from harness.devices.model import waf_of
+from harness.devices.profiles import NamedRange
+from harness.devices.write_shares import Sampler, Writes
+from harness.errors import BadParameter, DataCorrupted, TargetError
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.msdj_tpcc import written
+from harness.experiments.msdj_tpcc.written import Layout
+from harness.probes.recorder import Recorder
+from harness.tiers.base import DATA_OFFSET_BYTES, Bench, Device
+from harness.workloads.ageing import Ageing
+from harness.workloads.tpcc import consistency, driver, loading
+from harness.workloads.tpcc.driver import Job, Run
+from harness.workloads.tpcc.population import Population
+from harness.workloads.tpcc.scale import Scale, reduced
+
+JOURNAL: Final = "journal"
+JOURNAL_STREAM: Final = 1
+REDO_PLACES: Final = ("device", "elsewhere")
+
+_BLOCK_BYTES: Final = 4096
+_AGEING_PASSES: Final = 2
+"""The first fills the region; in the second the drive collects garbage."""
+
+_PROCESSES: Final = 2
+_CLIENT_BYTES: Final = 1 << 20
+_SERVER_BYTES: Final = 64 << 20
+"""What a connection and a server need besides the buffer pool. Estimates: what is measured decides
+as soon as it is more."""
+
+_DIRTY_RATIO: Final = 0.2
+"""Of the page cache, what may wait to be written: the kernel's own default (vm.dirty_ratio)."""
+
+_CAPACITY_PAGES_PER_S: Final = 2000
+"""innodb_io_capacity, of the device's time: a tenth of the steady random writes of an NVMe drive
+for data centres."""
+
+_WAREHOUSE_BYTES: Final = 128 << 20
+_SYSTEM_BYTES: Final = 512 << 20
+_SAMPLES: Final = 60
+_INTERVALS: Final = 30
+_QUIET_S: Final = 300.0
+_STOP_S: Final = 600.0
+_STATES: Final = ("buffer_pool_dirty_pages", "history_list_length", "uptime_s")
+"""Of InnoDB's counters, those that say how it is and not what was done."""
+
+_JBD2: Final = Path("/proc/fs/jbd2")
+
+
+def needed_bytes(values: Mapping[str, Scalar]) -> int:
+    """The whole drive, or, where that is as large as it is, room for the database as it grows."""
+    return _drive_bytes(values) + DATA_OFFSET_BYTES
+
+
+def _drive_bytes(values: Mapping[str, Scalar]) -> int:
+    if size := int(values["device_bytes"]):
+        return size
+    data = 2 * int(values["warehouses"]) * _WAREHOUSE_BYTES
+    return data + int(values["journal_bytes"]) + int(values["redo_bytes"]) + _SYSTEM_BYTES
+
+
+def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
+    """Runs TPC-C in one mode and returns what it did, and what was written where.
+
+    `values`: device, device_bytes (the drive's size; 0: as it is), mode (dbms.page_writes.MODES),
+    journal_bytes, ageing_bytes (the region that fio has overwritten first), warehouses,
+    connections, warm_up_s and measured_s (of the device's time), buffer_pool_bytes, redo_bytes,
+    redo_on (REDO_PLACES), page_cache_bytes (of the host, besides the server's own); optionally
+    seed, and `reduced` warehouses of a hundredth of the standard's size. Raises HarnessError:
+    DataCorrupted if one of TPC-C's twelve conditions or a page's checksum does not hold, InvalidRun
+    if the drive's replies left late or its count of the journal is not the kernel's. Whatever it
+    started has ended then.
+    """
+    v = dict(values)
+    mode = page_writes.find(str(v["mode"]))
+    _check(v, mode)
+    mysql.find_programs()
+    traces = raw.absolute() / "msdj_tpcc"
+    traces.mkdir(parents=True, exist_ok=True)
+    with (
+        bench.open_device(
+            str(v["device"]),
+            needed_bytes(v),
+            overrides=_placement(bench, mode),
+            seed=int(v.get("seed", 0)),
+            size_bytes=int(v["device_bytes"]),
+        ) as device,
+        leases.open_lease() as lease,
+        _redo_folder(v, raw) as redo,
+    ):
+        if ageing_bytes := min(int(v["ageing_bytes"]), _drive_bytes(v)):
+            device.age(_ageing(ageing_bytes, int(v.get("seed", 0))))
+        with device.filesystem(
+            dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
+            journal_mode=mode.journal_mode,
+            journal_bytes=int(v["journal_bytes"]),
+        ) as folder:
+            point = _Point(v, mode, bench, device, folder, _settings(v, mode, device, redo))
+            trace = lease.new_folder(traces, "recording-") / "block.parquet"
+            metrics, series = point.run(trace)
+        kept = traces / "block.parquet"
+        trace.replace(kept)
+        return Measurement(metrics, series, block_trace=kept)
+
+
+def _check(v: Mapping[str, Any], mode: PageWrites) -> None:
+    if v["redo_on"] not in REDO_PLACES:
+        raise BadParameter(f"redo_on {v['redo_on']!r}: one of {', '.join(REDO_PLACES)}")
+    if mode.file_system_block_bytes != _BLOCK_BYTES:
+        raise TargetError(
+            f"mode {v['mode']} wants file-system blocks of {mode.file_system_block_bytes} B, which "
+            "this tier does not make: use another mode"
+        )
+
+
+def _placement(bench: Bench, mode: PageWrites) -> dict[str, str]:
+    """The same modelled drive in all modes; only the stream of the journal's writes differs."""
+    if bench.tier == "hardware":
+        return {}
+    return {"placement": "range" if mode.journal_stream else "none"}
+
+
+def _ageing(region_bytes: int, seed: int) -> Ageing:
+    whole = region_bytes // _BLOCK_BYTES * _BLOCK_BYTES
+    return Ageing(region_bytes=whole, written_bytes=_AGEING_PASSES * whole, seed=seed)
+
+
+@contextmanager
+def _redo_folder(v: Mapping[str, Any], raw: Path) -> Iterator[Path | None]:
+    """Where the redo log is, if that is not on the device under test."""
+    if v["redo_on"] == "device":
+        yield None
+        return
+    with mysql.new_folder(mysql.folder_below(raw)) as folder:
+        yield folder
+
+
+def _settings(
+    v: Mapping[str, Any], mode: PageWrites, device: Device, redo: Path | None
+) -> InnodbSettings:
+    return InnodbSettings(
+        doublewrite="on" if mode.doublewrite else "off",
+        buffer_pool_bytes=int(v["buffer_pool_bytes"]),
+        redo_bytes=int(v["redo_bytes"]),
+        redo_folder=redo,
+        io_capacity_pages_per_s=max(_CAPACITY_PAGES_PER_S // device.slowdown, 100),
+    )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What everybody has counted at a moment at which the server stands still."""
+
+    innodb: dict[str, int]
+    commits: int
+
+
+@dataclass
+class _Point:
+    """What a point runs on."""
+
+    values: dict[str, Any]
+    mode: PageWrites
+    bench: Bench
+    device: Device
+    folder: Path
+    settings: InnodbSettings
+    looks: list[_Look] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.block_device = filesystems.device_of(self.folder)
+        self.data = self.folder / "mysql"
+
+    def run(self, trace: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Metrics and series; the block trace of the measured interval lies at `trace`."""
+        if self.device.writes() is not None or self.mode.journal_stream:
+            self.device.streams(_journal_ranges(self.block_device))
+        with mysql.run(self.data, self.settings, bounded=True, stop_limit_s=_STOP_S) as server:
+            address = {**server.address, "database": loading.DATABASE}
+            with self.device.unpaced():
+                self._load(server, address)
+            memory = self._bounded(server)
+            self.device.begin()
+            self._run_clients(server, memory, address, float(self.values["warm_up_s"]))
+            run, samples, found = self._measure(server, memory, address, trace)
+            with self.device.unpaced():
+                consistency.assure(address)
+                places = self._layout(server)
+                server.stop(_STOP_S)
+                self._check_pages()
+        metrics = {
+            **_of_clients(run, self.device.slowdown),
+            **self._written(trace, places, samples),
+            **written.accesses(trace, places, _size_of(self.block_device)),
+            **_of_innodb(self.looks),
+            "journal_commits": self.looks[-1].commits - self.looks[0].commits,
+            **memory.metrics(),
+            **found,
+            "server_version": _number(server.release.version),
+        }
+        series = {
+            **_amplification(samples),
+            **_rates(run, float(self.values["measured_s"]), self.device.slowdown),
+            **written.page_series(trace, places, self.settings.page_bytes),
+        }
+        return metrics, series
+
+    def _load(self, server: Server, address: Mapping[str, Any]) -> None:
+        warehouses = int(self.values["warehouses"])
+        scale = reduced(warehouses) if self.values.get("reduced") else Scale(warehouses)
+        loading.load(
+            address,
+            Population(scale, seed=int(self.values.get("seed", 0))),
+            processes=_PROCESSES,
+            is_cancelled=self._is_cancelled,
+            watch=server.check,
+        )
+
+    def _is_cancelled(self) -> bool:
+        return self.bench.cancel.is_set
+
+    def _bounded(self, server: Server) -> ServerMemory:
+        """From now on the page cache is no larger than it is to be."""
+        assert server.cgroup is not None
+        clients = int(self.values["connections"]) * _CLIENT_BYTES
+        memory = ServerMemory(
+            server.cgroup,
+            limit_bytes=0,
+            page_cache_bytes=int(self.values["page_cache_bytes"]),
+            expected_bytes=self.settings.buffer_pool_bytes + clients + _SERVER_BYTES,
+        )
+        memory.look()
+        return memory
+
+    def _run_clients(
+        self, server: Server, memory: ServerMemory, address: Mapping[str, Any], time_s: float
+    ) -> Run | None:
+        """For so long of the device's time; nothing for none."""
+
+        def watch() -> None:
+            server.check()
+            memory.look()
+
+        if not time_s:
+            return None
+        connections = int(self.values["connections"])
+        processes = min(_PROCESSES, connections)
+        clock_s = time_s * self.device.slowdown
+        job = Job(connections, processes, 0.0, clock_s, seed=int(self.values.get("seed", 0)) + 1)
+        return driver.run(address, job, is_cancelled=self._is_cancelled, watch=watch)
+
+    def _measure(
+        self, server: Server, memory: ServerMemory, address: Mapping[str, Any], trace: Path
+    ) -> tuple[Run, list[Writes], dict[str, int | float]]:
+        """The measured interval, recorded from one standstill to the next; the drive's counters."""
+        measured_s = float(self.values["measured_s"])
+        own = self.device.counted if self.device.counted() else None
+        sampler = Sampler(self.device.writes, measured_s * self.device.slowdown / _SAMPLES)
+        with ExitStack() as recording:
+            with self._standing_still(server):
+                recording.enter_context(
+                    Recorder(self.block_device, trace, device_counters=own, quiet_s=_QUIET_S)
+                )
+                recording.enter_context(sampler)
+            run = self._run_clients(server, memory, address, measured_s)
+            assert run is not None
+            with self._standing_still(server):
+                recording.close()
+                found = self.device.counters()
+        return run, sampler.samples, found
+
+    @contextmanager
+    def _standing_still(self, server: Server) -> Iterator[None]:
+        """Nothing is on its way to the device while the block runs."""
+        status = server.status()
+        with server.paused():
+            mounts.sync(self.folder, _QUIET_S)
+            self.looks.append(_Look(status, _commits(self.block_device)))
+            yield
+
+    def _layout(self, server: Server) -> Layout:
+        redo = self.settings.redo_folder or self.data
+        return written.layout(
+            self.folder, server.folder, loading.DATABASE, self.settings.page_bytes, redo
+        )
+
+    def _check_pages(self) -> None:
+        found = mysql.check_pages(self.data, self.settings)
+        if found.bad:
+            first = found.bad[0]
+            raise DataCorrupted(
+                f"{len(found.bad)} of {found.pages} InnoDB pages have a wrong checksum, the first "
+                f"is page {first.page} of {first.file.name}: the run is worthless"
+            )
+
+    def _written(
+        self, trace: Path, places: Layout, samples: Sequence[Writes]
+    ) -> dict[str, int | float]:
+        """By place, by the kernel's trace; what the drive made of it, by its own counters."""
+        found: dict[str, int | float] = {**written.written_bytes(trace, places)}
+        if not samples:
+            return {**found, "host_written_bytes": sum(found.values())}
+        first, last = samples[0], samples[-1]
+        grown = {name: n - first.counters[name] for name, n in last.counters.items()}
+        journal = write_shares.since(last.shares, first.shares)[JOURNAL]
+        written.check_journal(int(found["journal_written_bytes"]), journal.written_bytes)
+        return {
+            **found,
+            "host_written_bytes": grown["write_bytes"],
+            "nand_written_bytes": grown["nand_write_bytes"],
+            "waf_ratio": waf_of(grown),
+            "journal_waf_ratio": journal.waf,
+        }
+
+
+def _journal_ranges(block_device: Path) -> list[NamedRange]:
+    """Ascending, as a drive wants them; in the file system they may come in another order."""
+    extents = sorted(filesystems.journal_extents(block_device))
+    return [NamedRange(JOURNAL, begin, end, JOURNAL_STREAM) for begin, end in extents]
+
+
+def _size_of(block_device: Path) -> int:
+    with block_device.open("rb") as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def _commits(block_device: Path) -> int:
+    """Transactions that the journal has committed since the file system was mounted."""
+    for info in _JBD2.glob(f"{block_device.name}-*/info"):
+        return int(info.read_text().split(maxsplit=1)[0])
+    raise TargetError(f"the kernel does not say what ext4's journal on {block_device} has done")
+
+
+def _number(version: tuple[int, int, int]) -> int:
+    """As servers put it: 10.11.6 is 101106."""
+    major, minor, patch = version
+    return major * 10_000 + minor * 100 + patch
+
+
+def _of_clients(run: Run, slowdown: int) -> dict[str, int | float]:
+    """What the clients saw, in the device's time."""
+    parameters = {"measured_s", "warm_up_s", "connections", "processes"}
+    found = {name: n for name, n in run.metrics.items() if name not in parameters}
+    times = {name: n / slowdown for name, n in found.items() if name.endswith("_ms")}
+    return {**found, **times, "tpmc": found["tpmc"] * slowdown}
+
+
+def _of_innodb(looks: Sequence[_Look]) -> dict[str, int]:
+    """What InnoDB did from the first look to the last, and how it was at the end."""
+    first, last = looks[0].innodb, looks[-1].innodb
+    done = {name: n if name in _STATES else n - first[name] for name, n in last.items()}
+    return {
+        "pages_flushed": done["pages_written"],
+        **{f"innodb_{name}": n for name, n in done.items()},
+    }
+
+
+def _amplification(samples: Sequence[Writes]) -> dict[str, list[Any]]:
+    """Over time, from the first sample on at which something was written."""
+    found = write_shares.series(samples)
+    written_bytes = found.get("waf_written_bytes", [])
+    first = next((i for i, n in enumerate(written_bytes) if n), len(written_bytes))
+    wanted = ("waf_time_s", "waf_ratio", "waf_written_bytes", "waf_programmed_bytes")
+    journal = (f"waf_{JOURNAL}_written_bytes", f"waf_{JOURNAL}_programmed_bytes")
+    return {name: found[name][first:] for name in (*wanted, *journal) if name in found}
+
+
+def _rates(run: Run, measured_s: float, slowdown: int) -> dict[str, list[float]]:
+    """TpmC in equal intervals of whole seconds of the clock, the last one left out if shorter."""
+    counts = run.new_orders_per_s
+    each = max(math.ceil(measured_s * slowdown / _INTERVALS), 1)
+    whole = len(counts) // each
+    sums = [sum(counts[n * each : (n + 1) * each]) for n in range(whole)]
+    return {
+        "tpmc_time_s": [(n + 1) * each / slowdown for n in range(whole)],
+        "tpmc_per_interval": [count / each * 60 * slowdown for count in sums],
+    }
