@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from harness import claims
 from harness.dbms import page_writes
+from harness.devices import scaling
+from harness.devices.profiles import SsdProfile, load_device
 from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Point, Results
 from harness.experiments.msdj_tpcc import EXPERIMENT, figures, grid, published
@@ -99,6 +101,16 @@ def test_a_scale_shrinks_everything_as_far_as_software_allows(scale: str) -> Non
         assert v["redo_bytes"] >= grid.LEAST_REDO_BYTES  # type: ignore[operator]
     smallest = points(parameters(scale=scale, journals=["1 MiB"]))[0].values
     assert smallest["journal_bytes"] == grid.LEAST_JOURNAL_BYTES
+
+
+def test_the_smallest_drive_can_be_laid_out() -> None:
+    profile = load_device(
+        REPOSITORY / "hardware" / "profiles", PARAMS["simulated"]["bench"]["devices"]["pm953"]
+    )
+    assert isinstance(profile, SsdProfile)
+    for point in points(parameters(scale="smoke")):
+        size = int(point.values["device_bytes"])
+        assert scaling.scaled_to(profile, size).parameters.capacity.value == size
 
 
 def test_several_seeds_are_several_points_of_the_paper_s_only() -> None:

@@ -12,8 +12,11 @@ from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Point, Scalar
 from harness.units import format_bytes, parse_bytes
 
-SCALES: Final = {"smoke": 1 / 500, "small": 1 / 50, "paper": 1.0}
-"""Database, memory, logs, drive and time over the paper's, by scale name."""
+SCALES: Final = {"smoke": 1 / 150, "small": 1 / 25, "paper": 1.0}
+"""Database, memory, logs, drive and time over the paper's, by scale name.
+
+The smallest is what the PM953's 64 dies can still be laid out in (6 GB).
+"""
 
 BASE: Final = "paper"
 """The variant in which nothing is varied."""
