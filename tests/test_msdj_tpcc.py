@@ -27,11 +27,13 @@ VALUES = {
     *("device", "variant", "mode", "journal_bytes", "warehouses", "connections", "warm_up_s"),
     *("measured_s", "buffer_pool_bytes", "redo_bytes", "redo_on", "doublewrite_on"),
     *("page_cache_bytes", "device_bytes", "ageing_bytes", "size_ratio_to_paper", "seed"),
+    "filled_ratio",
 }
 
 
 def parameters(tier: str = "simulated", **changes: Any) -> grid.Parameters:
-    return grid.Parameters.model_validate({**PARAMS[tier]["parameters"], **changes})
+    scale = {"scale": "paper"}  # not what the pipeline runs
+    return grid.Parameters.model_validate({**PARAMS[tier]["parameters"], **scale, **changes})
 
 
 def points(p: grid.Parameters) -> list[Point]:

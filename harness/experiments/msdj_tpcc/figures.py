@@ -110,8 +110,8 @@ def _of_modes(table: pd.DataFrame, size: int, name: str) -> dict[str, float]:
 
 
 def _is_whole(table: pd.DataFrame) -> bool:
-    """Whether this is of the paper's size, so that its absolute numbers may stand beside."""
-    return bool((table.size_ratio_to_paper > 0.99).all())
+    """Whether this stands for the paper's whole run, so that its absolute numbers may stand beside."""
+    return bool((table.size_ratio_to_paper > 0.03).all())
 
 
 def _point(table: pd.DataFrame, size: int, mode: str) -> str | None:

@@ -24,8 +24,8 @@ BASE: Final = "paper"
 LEAST_JOURNAL_BYTES: Final = 4 << 20
 """What mke2fs makes at least: 1,024 blocks of 4 KiB."""
 
-LEAST_REDO_BYTES: Final = 8 << 20
-"""What a server of today has at least: MySQL's innodb_redo_log_capacity, MariaDB's twice 4 MiB."""
+LEAST_REDO_BYTES: Final = 512 << 10
+"""So that a batch of flushed pages finds room; a real server says itself what it needs."""
 
 LEAST_BUFFER_POOL_BYTES: Final = 8 << 20
 """Pages that 32 connections hold at a time, and as many again; servers of today refuse 5 MiB."""
@@ -75,6 +75,7 @@ class Variant(BaseModel):
     doublewrite_on: Place | None = None
     page_cache: SizeText | None = None
     ageing: SizeText | None = None
+    filled_ratio: float | None = Field(None, ge=0, le=1)
 
 
 class Parameters(BaseModel):
@@ -84,7 +85,8 @@ class Parameters(BaseModel):
     `redo_on`, `doublewrite_on`: on the drive under test, or on one that is never in the way.
     `page_cache`: memory besides the server's. `device`: the drive's size, if it is to be a smaller
     one that behaves alike. `ageing`: the region that is overwritten at random first, the whole
-    drive if larger.
+    drive if larger. `filled_ratio`: how much of the drive holds other data, which nobody touches,
+    before all that; on a tier with a kernel ageing the whole drive does the same.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -104,6 +106,7 @@ class Parameters(BaseModel):
     page_cache: SizeText
     device: SizeText | None = None
     ageing: SizeText
+    filled_ratio: float = Field(0.0, ge=0, le=1)
     seeds: list[int] = Field(default=[1], min_length=1)
     variants: dict[str, Variant] = {}
 
@@ -170,6 +173,7 @@ def _setting(
         "page_cache_bytes": scaled(p.page_cache),
         "device_bytes": scaled(p.device) if p.device else 0,
         "ageing_bytes": scaled(p.ageing),
+        "filled_ratio": p.filled_ratio,
         "size_ratio_to_paper": p.size_ratio * p.ratio,
         "seed": seed,
     }

@@ -24,6 +24,13 @@ def waf(published: Path) -> dict[tuple[str, str], float]:
     return {(row.journal, row.mode): float(row.value) for row in cells.itertuples()}
 
 
+def fitted_waf(published: Path) -> float:
+    """The one cell of table 1 that the drive's spare area is fitted to."""
+    rows = numbers(published)
+    (value,) = rows[(rows.metric == "waf_ratio") & rows.fitted.isin([True, "true"])].value
+    return float(value)
+
+
 def tpmc(published: Path) -> dict[tuple[str, str], float]:
     """TpmC by journal and mode, as the gains say: none is on file by itself.
 
