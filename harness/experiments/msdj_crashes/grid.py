@@ -1,0 +1,92 @@
+"""The grid: each mode of keeping pages whole, in batches of power cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from harness.dbms import page_writes
+from harness.experiments.base import Point, Scalar
+from harness.units import parse_bytes
+
+BASE = "paper"
+"""The only variant: nothing is varied."""
+
+
+def _size(text: object) -> object:
+    parse_bytes(str(text))
+    return text
+
+
+def _mode(name: object) -> object:
+    page_writes.find(str(name))
+    return name
+
+
+SizeText = Annotated[str, BeforeValidator(_size)]
+Mode = Annotated[str, BeforeValidator(_mode)]
+
+
+class Parameters(BaseModel):
+    """The grid: `batches` of `cuts` for each mode; a batch is what a run that was interrupted keeps.
+
+    The database has `warehouses` of `tpcc.scale.reduced`, a hundredth of the standard's: more than
+    the buffer pool holds, so that pages are written all the time. After `orders_before_load` new
+    orders the drive begins to take its time, and at a random moment, `shortest_load_s` to
+    `longest_load_s` later, its power is cut.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    modes: list[Mode] = list(page_writes.MODES)
+    batches: int = Field(5, ge=1, le=1000)
+    cuts: int = Field(10, ge=1, le=1000)
+    seed: int = 1
+    warehouses: int = Field(ge=1, le=1000)
+    connections: int = Field(ge=1, le=1000)
+    buffer_pool: SizeText
+    redo: SizeText
+    journal: SizeText
+    device_size: SizeText
+    orders_before_load: int = Field(100, ge=0)
+    shortest_load_s: float = Field(0.3, ge=0, le=600)
+    longest_load_s: float = Field(2.0, gt=0, le=600)
+
+
+def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
+    """Every batch once; all modes have one before any has a second one."""
+    settings = [
+        _setting(parameters, device, mode, batch)
+        for device in devices
+        for batch in range(parameters.batches)
+        for mode in dict.fromkeys(parameters.modes)
+    ]
+    return [Point(values, _label(values)) for values in settings]
+
+
+def _setting(p: Parameters, device: str, mode: str, batch: int) -> dict[str, Scalar]:
+    """All modes of a batch have the same seed, and so the same moments."""
+    return {
+        "device": device,
+        "variant": BASE,
+        "mode": mode,
+        "repetition": batch,
+        "cuts_planned": p.cuts,
+        "seed": p.seed * 1000 + batch,
+        "warehouses": p.warehouses,
+        "connections": p.connections,
+        "buffer_pool_bytes": parse_bytes(p.buffer_pool),
+        "redo_bytes": parse_bytes(p.redo),
+        "journal_bytes": parse_bytes(p.journal),
+        "device_bytes": parse_bytes(p.device_size),
+        "orders_before_load": p.orders_before_load,
+        "shortest_load_s": p.shortest_load_s,
+        "longest_load_s": p.longest_load_s,
+    }
+
+
+def _label(values: dict[str, Scalar]) -> str:
+    title = page_writes.find(str(values["mode"])).title
+    return f"{title}, cuts {int(values['repetition']) + 1} x {values['cuts_planned']}"
