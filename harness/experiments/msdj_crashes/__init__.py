@@ -1,4 +1,4 @@
-"""Is a data journal as good as InnoDB's doublewrite buffer? MS-DJ's consistency claim under power cuts.
+"""Power cuts under TPC-C: is a data journal as good as InnoDB's doublewrite buffer?
 
 The paper turns the doublewrite buffer off where ext4 journals data. Here TPC-C runs on an emulated
 drive whose power is cut at random moments; then ext4 and the server recover, and every page and the
@@ -33,6 +33,9 @@ class MsdjCrashes:
         "dbms/page_writes.py",
         "dbms/private.py",
         "devices/filesystems.py",
+        "probes/recorder.py",
+        "probes/scripts.py",
+        "probes/scripts/page_commits.bt",
         "workloads/tpcc/client.py",
         "workloads/tpcc/consistency.py",
         "workloads/tpcc/driver.py",

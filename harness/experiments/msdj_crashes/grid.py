@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.dbms import page_writes
 from harness.experiments.base import Point, Scalar
-from harness.units import parse_bytes
+from harness.units import format_bytes, parse_bytes
 
-BASE = "paper"
-"""The only variant: nothing is varied."""
+BASE: Final = "paper"
+"""The variant in which nothing is varied."""
+
+LARGER_JOURNAL: Final = "larger_journal"
 
 
 def _size(text: object) -> object:
@@ -30,12 +32,12 @@ Mode = Annotated[str, BeforeValidator(_mode)]
 
 
 class Parameters(BaseModel):
-    """The grid: `batches` of `cuts` for each mode; a batch is what a run that was interrupted keeps.
+    """The grid: `batches` of `cuts` for each mode. An interrupted run keeps whole batches.
 
     The database has `warehouses` of `tpcc.scale.reduced`, a hundredth of the standard's: more than
     the buffer pool holds, so that pages are written all the time. After `orders_before_load` new
     orders the drive begins to take its time, and at a random moment, `shortest_load_s` to
-    `longest_load_s` later, its power is cut.
+    `longest_load_s` later, its power is cut. Where data is journaled, also with a larger journal.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -49,6 +51,7 @@ class Parameters(BaseModel):
     buffer_pool: SizeText
     redo: SizeText
     journal: SizeText
+    larger_journal: SizeText
     device_size: SizeText
     orders_before_load: int = Field(100, ge=0)
     shortest_load_s: float = Field(0.3, ge=0, le=600)
@@ -57,20 +60,23 @@ class Parameters(BaseModel):
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every batch once; all modes have one before any has a second one."""
+    modes = list(dict.fromkeys(parameters.modes))
+    journaled = [mode for mode in modes if page_writes.find(mode).journal_mode == "journal"]
     settings = [
-        _setting(parameters, device, mode, batch)
+        _setting(parameters, device, mode, batch, variant)
+        for variant, some in ((BASE, modes), (LARGER_JOURNAL, journaled))
         for device in devices
         for batch in range(parameters.batches)
-        for mode in dict.fromkeys(parameters.modes)
+        for mode in some
     ]
     return [Point(values, _label(values)) for values in settings]
 
 
-def _setting(p: Parameters, device: str, mode: str, batch: int) -> dict[str, Scalar]:
+def _setting(p: Parameters, device: str, mode: str, batch: int, variant: str) -> dict[str, Scalar]:
     """All modes of a batch have the same seed, and so the same moments."""
     return {
         "device": device,
-        "variant": BASE,
+        "variant": variant,
         "mode": mode,
         "repetition": batch,
         "cuts_planned": p.cuts,
@@ -79,7 +85,7 @@ def _setting(p: Parameters, device: str, mode: str, batch: int) -> dict[str, Sca
         "connections": p.connections,
         "buffer_pool_bytes": parse_bytes(p.buffer_pool),
         "redo_bytes": parse_bytes(p.redo),
-        "journal_bytes": parse_bytes(p.journal),
+        "journal_bytes": parse_bytes(p.journal if variant == BASE else p.larger_journal),
         "device_bytes": parse_bytes(p.device_size),
         "orders_before_load": p.orders_before_load,
         "shortest_load_s": p.shortest_load_s,
@@ -89,4 +95,5 @@ def _setting(p: Parameters, device: str, mode: str, batch: int) -> dict[str, Sca
 
 def _label(values: dict[str, Scalar]) -> str:
     title = page_writes.find(str(values["mode"])).title
-    return f"{title}, cuts {int(values['repetition']) + 1} x {values['cuts_planned']}"
+    batch = f"batch {int(values['repetition']) + 1} of {values['cuts_planned']} cuts"
+    return f"{title}, journal {format_bytes(float(values['journal_bytes']))}, {batch}"

@@ -20,6 +20,9 @@ class Outcome:
     `failed_starts`: the server refused. `failed_checks`: it ended, or could not read a table, while
     the data was checked. `bad_pages`: pages whose checksum was wrong at the end. `lost_commits`:
     acknowledged before the cut and gone; `acknowledged_commits` had to be there.
+
+    `journaled_pages`: InnoDB pages that were written to the page cache while the drive took its
+    time, where ext4 journals data; `split_pages` of them lie in two transactions of its journal.
     """
 
     moment_s: float
@@ -36,6 +39,8 @@ class Outcome:
     violated_conditions: int = 0
     acknowledged_commits: int = 0
     lost_commits: int = 0
+    journaled_pages: int = 0
+    split_pages: int = 0
 
     @property
     def damaged(self) -> bool:
@@ -51,7 +56,6 @@ class Outcome:
                 self.lost_commits,
             )
         )
-
 
 
 def metrics(outcomes: Sequence[Outcome]) -> dict[str, int | float]:

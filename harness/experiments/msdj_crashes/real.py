@@ -21,6 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import pandas as pd
+import pyarrow.parquet as pq
+
 from harness import mounts
 from harness.dbms import mysql, page_writes
 from harness.dbms.innodb import InnodbSettings
@@ -34,6 +37,7 @@ from harness.experiments.base import Measurement, Scalar
 from harness.experiments.msdj_crashes import outcomes
 from harness.experiments.msdj_crashes.markers import Markers, create
 from harness.experiments.msdj_crashes.outcomes import Outcome
+from harness.probes.recorder import Recorder
 from harness.tiers.emulated import EmulatedBench
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute
@@ -65,7 +69,8 @@ def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> 
     connections, buffer_pool_bytes, redo_bytes, journal_bytes, orders_before_load, shortest_load_s,
     longest_load_s.
     Where the kernel cannot mount the mode's file-system blocks there are no cuts, and a remark
-    `not_run_because`. Raises HarnessError; whatever it started has ended then.
+    `not_run_because`. Raises HarnessError (also without bpftrace); whatever it started has ended
+    then.
     """
     v = dict(values)
     mode = page_writes.find(str(v["mode"]))
@@ -80,8 +85,25 @@ def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> 
         if refused:
             return Measurement(outcomes.metrics([]), remarks={"not_run_because": refused})
         with _loaded(int(v["warehouses"]), raw) as loaded:
-            found = _Batch(v, bench, device.drive, mode, loaded).run()
+            found = _run(_Batch(v, bench, device.drive, mode, loaded), loaded.parent)
     return Measurement(outcomes.metrics(found), outcomes.series(found))
+
+
+def _run(batch: _Batch, folder: Path) -> list[Outcome]:
+    """All cuts; where ext4 journals data, with a record of which pages its commits split."""
+    if batch.mode.journal_mode != "journal":
+        return batch.run()
+    trace = folder / "page_commits.parquet"
+    with Recorder(batch.drive.path, trace, "page_commits"):
+        found = batch.run()
+    pages = pq.read_table(trace).to_pandas()
+    return [_with_pages(each, pages, *span) for each, span in zip(found, batch.spans, strict=True)]
+
+
+def _with_pages(outcome: Outcome, pages: pd.DataFrame, begin_ns: int, end_ns: int) -> Outcome:
+    mine = pages[(begin_ns <= pages.time_ns) & (pages.time_ns < end_ns)]
+    split = int((mine.first_transaction != mine.last_transaction).sum())
+    return replace(outcome, journaled_pages=len(mine), split_pages=split)
 
 
 def _refused(drive: LiveDevice, mode: PageWrites, values: Mapping[str, Any]) -> str:
@@ -127,7 +149,10 @@ def _address(server: Server) -> Address:
 
 @dataclass
 class _Batch:
-    """What the cuts of a point run on; `loaded` is the data folder to begin with."""
+    """What the cuts of a point run on; `loaded` is the data folder to begin with.
+
+    `spans`: in which time (CLOCK_BOOTTIME, ns) the drive took its time before each cut.
+    """
 
     values: dict[str, Any]
     bench: EmulatedBench
@@ -138,6 +163,7 @@ class _Batch:
     def __post_init__(self) -> None:
         self._chance = random.Random(int(self.values["seed"]))  # noqa: S311 - no secret
         self._is_whole = False
+        self.spans: list[tuple[int, int]] = []
         self._settings = InnodbSettings(
             doublewrite="on" if self.mode.doublewrite else "off",
             buffer_pool_bytes=int(self.values["buffer_pool_bytes"]),
@@ -201,14 +227,17 @@ class _Batch:
                     try:
                         self._wait_for_orders(_address(server), load)
                         self.drive.set_speed("real")
+                        begin_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
                         _go_on(load, moment_s)
                         cut = self.drive.power_cut(self._chance.getrandbits(32), stay_off=True)
+                        end_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
                     finally:
                         server.kill()
             finally:
                 server.kill()
             with suppress(HarnessError):  # how the load's clients meet their server's end
                 load.result()
+        self.spans.append((begin_ns, end_ns))
         return markers, cut
 
     def _wait_for_orders(self, address: Address, load: Future[Any]) -> None:
