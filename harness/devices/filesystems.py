@@ -34,7 +34,7 @@ BLOCK_BYTES: Final = 4096
 
 _LEAST_BYTES: Final = 16 << 20
 _MOST_CHOSEN_JOURNAL_BYTES: Final = 64 << 20
-_JOURNAL_BLOCKS: Final = (1024, 10_240_000)
+JOURNAL_BLOCKS: Final = (1024, 10_240_000)
 """The fewest and the most that mke2fs allows (mke2fs(8), -J size)."""
 
 _MIB: Final = 1 << 20
@@ -263,7 +263,7 @@ def _make(
         raise TargetError(
             f"{target}: {whole} B are too few for a file system: at least {_LEAST_BYTES} B"
         )
-    journal_mib = _journal_bytes(whole, journal_bytes) // _MIB
+    journal_mib = _journal_bytes(whole, journal_bytes, block_bytes) // _MIB
     arguments = [
         *("-t", "ext4", "-F", "-q", "-b", str(block_bytes), "-m", "0", "-N", str(inodes)),
         *("-I", "256", "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
@@ -275,12 +275,13 @@ def _make(
     _run("mke2fs", *arguments, env=fixed)
 
 
-def _journal_bytes(whole_bytes: int, asked_bytes: int) -> int:
+def _journal_bytes(whole_bytes: int, asked_bytes: int, block_bytes: int) -> int:
     """Whole MiB, as mke2fs wants them."""
     if asked_bytes == 0:
-        chosen = min(max(whole_bytes // 16, 4 * _MIB), _MOST_CHOSEN_JOURNAL_BYTES)
+        least = JOURNAL_BLOCKS[0] * block_bytes
+        chosen = min(max(whole_bytes // 16, least), _MOST_CHOSEN_JOURNAL_BYTES)
         return chosen // _MIB * _MIB
-    fewest, most = (blocks * BLOCK_BYTES for blocks in _JOURNAL_BLOCKS)
+    fewest, most = (blocks * block_bytes for blocks in JOURNAL_BLOCKS)
     if asked_bytes % _MIB or not fewest <= asked_bytes <= most:
         raise BadParameter(
             f"journal_bytes {asked_bytes}: must be whole MiB, {format_bytes(fewest)} to "

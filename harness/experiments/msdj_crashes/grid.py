@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.dbms import page_writes
+from harness.devices.filesystems import JOURNAL_BLOCKS
 from harness.experiments.base import Point, Scalar
 from harness.units import format_bytes, parse_bytes
 
@@ -61,15 +62,26 @@ class Parameters(BaseModel):
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every batch once; all modes have one before any has a second one."""
     modes = list(dict.fromkeys(parameters.modes))
-    journaled = [mode for mode in modes if page_writes.find(mode).journal_mode == "journal"]
+    enlarged = [mode for mode in modes if _has_larger_journal(parameters, mode)]
     settings = [
         _setting(parameters, device, mode, batch, variant)
-        for variant, some in ((BASE, modes), (LARGER_JOURNAL, journaled))
+        for variant, some in ((BASE, modes), (LARGER_JOURNAL, enlarged))
         for device in devices
         for batch in range(parameters.batches)
         for mode in some
     ]
     return [Point(values, _label(values)) for values in settings]
+
+
+def _has_larger_journal(p: Parameters, mode: str) -> bool:
+    sizes = [_journal_bytes(p, mode, variant) for variant in (BASE, LARGER_JOURNAL)]
+    return page_writes.find(mode).journal_mode == "journal" and sizes[1] > sizes[0]
+
+
+def _journal_bytes(p: Parameters, mode: str, variant: str) -> int:
+    """A journal has a least number of blocks, and so a least size where these are larger."""
+    least_bytes = JOURNAL_BLOCKS[0] * page_writes.find(mode).file_system_block_bytes
+    return max(parse_bytes(p.journal if variant == BASE else p.larger_journal), least_bytes)
 
 
 def _setting(p: Parameters, device: str, mode: str, batch: int, variant: str) -> dict[str, Scalar]:
@@ -85,7 +97,7 @@ def _setting(p: Parameters, device: str, mode: str, batch: int, variant: str) ->
         "connections": p.connections,
         "buffer_pool_bytes": parse_bytes(p.buffer_pool),
         "redo_bytes": parse_bytes(p.redo),
-        "journal_bytes": parse_bytes(p.journal if variant == BASE else p.larger_journal),
+        "journal_bytes": _journal_bytes(p, mode, variant),
         "device_bytes": parse_bytes(p.device_size),
         "orders_before_load": p.orders_before_load,
         "shortest_load_s": p.shortest_load_s,

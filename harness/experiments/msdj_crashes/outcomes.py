@@ -18,7 +18,8 @@ class Outcome:
     `file_system_errors`: e2fsck found some afterwards. `torn_pages`: InnoDB pages whose checksum
     was wrong before the server recovered, which it may repair from its doublewrite buffer.
     `failed_starts`: the server refused. `failed_checks`: it ended, or could not read a table, while
-    the data was checked. `bad_pages`: pages whose checksum was wrong at the end. `lost_commits`:
+    the data was checked. `corrupt_tables`: the server's own CHECK TABLE complains, of indexes that
+    disagree, for instance. `bad_pages`: pages whose checksum was wrong at the end. `lost_commits`:
     acknowledged before the cut and gone; `acknowledged_commits` had to be there.
 
     `journaled_pages`: InnoDB pages that were written to the page cache while the drive took its
@@ -35,6 +36,7 @@ class Outcome:
     torn_pages: int = 0
     failed_starts: int = 0
     failed_checks: int = 0
+    corrupt_tables: int = 0
     bad_pages: int = 0
     violated_conditions: int = 0
     acknowledged_commits: int = 0
@@ -51,6 +53,7 @@ class Outcome:
                 self.file_system_errors,
                 self.failed_starts,
                 self.failed_checks,
+                self.corrupt_tables,
                 self.bad_pages,
                 self.violated_conditions,
                 self.lost_commits,
