@@ -9,12 +9,14 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import REPOSITORY, on_time
 
@@ -37,7 +39,8 @@ from harness.errors import (
 )
 from harness.experiments.base import Measurement
 from harness.experiments.msdj_tpcc import real, written
-from harness.probes import bpftrace
+from harness.probes import bpftrace, scripts
+from harness.probes.counters import BlockCounters
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench
 from harness.workloads.tpcc import consistency
@@ -367,6 +370,32 @@ def test_a_journal_that_the_drive_looks_for_elsewhere_is_found_out(
     _, said = on_time(run, 16, 48)
     assert "the journal was written" in said
     assert "by the block trace" in said
+
+
+@pytest.mark.parametrize(("missing", "is_valid"), [(0, True), (1, True), (3, False)])
+def test_a_trace_may_lack_a_request_in_a_thousand(
+    tmp_path: Path, missing: int, is_valid: bool
+) -> None:
+    rows = [
+        {
+            **dict.fromkeys(("issued_ns", "completed_ns", "lba"), n),
+            "latency_ns": 1,
+            "sectors": 8,
+            "op": "write",
+            "flags": "W",
+            "error": False,
+        }
+        for n in range(2000 - missing)
+    ]
+    trace = tmp_path / "block.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=scripts.BLOCK_IO), trace)
+    zeros = dict.fromkeys((field.name for field in fields(BlockCounters)), 0)
+    moved = BlockCounters(**{**zeros, "write_sectors": 16_000})
+    if is_valid:
+        assert real._missed_ratio(trace, moved) == pytest.approx(missing / 2000)
+        return
+    with pytest.raises(InvalidRun, match=r"differ by 0.15%"):
+        real._missed_ratio(trace, moved)
 
 
 def test_modes_differ_in_what_they_are_named_for() -> None:

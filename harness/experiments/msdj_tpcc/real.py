@@ -326,28 +326,9 @@ class _Point:
                 except TraceIncomplete as error:
                     kept = Path(error.kept_as)
                 found = self.device.counters()
-        found["trace_missed_ratio"] = self._missed(kept)
-        return _Measured(run, sampler.samples, found, kept)
-
-    def _missed(self, trace: Path) -> float:
-        """Which part of the bytes that the kernel has counted is not in the trace.
-
-        On a busy machine it may skip a probe, and a request is not recorded; that much does not
-        change what is made of the trace here. Raises InvalidRun if it is more.
-        """
         moved = self.looks[-1].kernel - self.looks[0].kernel
-        seen = analysis.latencies(trace).set_index("op").bytes
-        ratios = [
-            abs(1 - seen.get(op, 0) / (sectors * counters.SECTOR_BYTES))
-            for op, sectors in (("read", moved.read_sectors), ("write", moved.write_sectors))
-            if sectors
-        ]
-        if max(ratios, default=0.0) > _MOST_MISSED:
-            raise InvalidRun(
-                f"the block trace lacks {max(ratios):.2%} of what the kernel counted: run it again "
-                "while this machine has less to do"
-            )
-        return max(ratios, default=0.0)
+        found["trace_missed_ratio"] = _missed_ratio(kept, moved)
+        return _Measured(run, sampler.samples, found, kept)
 
     @contextmanager
     def _standing_still(self, server: Server) -> Iterator[None]:
@@ -390,6 +371,27 @@ class _Point:
             "waf_ratio": waf_of(grown),
             "journal_waf_ratio": journal.waf,
         }
+
+
+def _missed_ratio(trace: Path, moved: BlockCounters) -> float:
+    """Which part of the bytes that the kernel has counted is not in the trace.
+
+    On a busy machine it may skip a probe, and a request is not recorded; that much does not change
+    what is made of the trace here. Raises InvalidRun if it is more.
+    """
+    seen = analysis.latencies(trace).set_index("op").bytes
+    sectors = {"read": moved.read_sectors, "write": moved.write_sectors}
+    ratios = [
+        abs(1 - seen.get(op, 0) / (count * counters.SECTOR_BYTES))
+        for op, count in sectors.items()
+        if count
+    ]
+    if (worst := max(ratios, default=0.0)) > _MOST_MISSED:
+        raise InvalidRun(
+            f"the block trace and the kernel's count differ by {worst:.2%}: run it again while "
+            "this machine has less to do"
+        )
+    return worst
 
 
 def _journal_ranges(block_device: Path) -> list[NamedRange]:
