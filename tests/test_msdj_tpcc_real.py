@@ -25,6 +25,7 @@ from harness.dbms import innodb, mysql, page_writes
 from harness.dbms.innodb import PageCheck
 from harness.dbms.server_memory import ServerMemory
 from harness.devices import filesystems, live
+from harness.devices.profiles import NamedRange
 from harness.errors import (
     BadParameter,
     DataCorrupted,
@@ -41,7 +42,7 @@ from harness.experiments.base import Measurement
 from harness.experiments.msdj_tpcc import real, written
 from harness.probes import bpftrace, scripts
 from harness.probes.counters import BlockCounters
-from harness.tiers.emulated import EmulatedBench
+from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.tiers.hardware import HardwareBench
 from harness.workloads.tpcc import consistency
 from harness.workloads.tpcc.consistency import Condition
@@ -112,7 +113,7 @@ def traces_of_a_run(raw: Path) -> list[str]:
         n for run in leases._root().glob("*") if leases._is_alive(run) for n in run.glob("*-*")
     ]
     others = {str(leases._read(note)) for note in notes}
-    return [path for path in found if path not in others]
+    return [path for path in found if path not in others and Path(path).exists()]
 
 
 @pytest.fixture
@@ -322,25 +323,38 @@ def emulated(raw: Path, slowdown: int, **changes: Any) -> Measurement:
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_the_journal_is_in_its_stream_in_msdj_alone(raw: Path) -> None:
-    """The same drive counts the journal in both; in its own stream its pages are not copied."""
-    found = {}
-    for mode in ("dj", "msdj"):
-        _, found[mode] = on_time(partial(emulated, raw, mode=mode), 16, 48)
-    for measured in found.values():
-        metrics, series = measured.metrics, measured.series
-        assert metrics["journal_written_bytes"] > 2 * VALUES["journal_bytes"]
-        assert metrics["waf_ratio"] > 1.1, "the drive is full"
-        assert metrics["nand_written_bytes"] == pytest.approx(
-            metrics["waf_ratio"] * metrics["host_written_bytes"], rel=0.01
-        )
-        assert series["waf_ratio"][-1] == pytest.approx(metrics["waf_ratio"])
-        assert series["waf_written_bytes"][-1] == metrics["host_written_bytes"]
-        assert series["waf_programmed_bytes"][-1] == metrics["nand_written_bytes"]
-        assert series["waf_time_s"] == sorted(series["waf_time_s"])
-        assert series["waf_journal_written_bytes"][-1] == metrics["journal_written_bytes"]
-    assert found["msdj"].metrics["journal_waf_ratio"] < 1.05
-    assert found["dj"].metrics["journal_waf_ratio"] > found["msdj"].metrics["journal_waf_ratio"]
+def test_the_drive_tells_its_write_amplification_and_has_the_journal_in_its_stream(
+    raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = EmulatedDevice.streams
+    told: list[NamedRange] = []
+
+    def listen(device: EmulatedDevice, ranges: list[NamedRange]) -> None:
+        streams(device, ranges)
+        told[:] = ranges
+
+    monkeypatch.setattr(EmulatedDevice, "streams", listen)
+    changes: dict[str, Any] = {"mode": "msdj", "warm_up_s": 0.1, "measured_s": 0.5}
+    slowdown, measured = on_time(partial(emulated, raw, **changes), 16, 48)
+    found, series = measured.metrics, measured.series
+    assert {(each.name, each.stream) for each in told} == {("journal", 1)}
+    assert sum(each.end_bytes - each.begin_bytes for each in told) == VALUES["journal_bytes"]
+    assert found["journal_written_bytes"] > found["pages_flushed"] * 16384
+    assert found["waf_ratio"] > 1.1, "the drive is full"
+    assert found["nand_written_bytes"] == pytest.approx(
+        found["waf_ratio"] * found["host_written_bytes"], rel=0.01
+    )
+    assert series["waf_ratio"][-1] == pytest.approx(found["waf_ratio"])
+    assert series["waf_written_bytes"][-1] == found["host_written_bytes"]
+    assert series["waf_programmed_bytes"][-1] == found["nand_written_bytes"]
+    assert series["waf_time_s"] == sorted(series["waf_time_s"])
+    assert series["waf_journal_written_bytes"][-1] == found["journal_written_bytes"]
+    assert found["slowdown"] == slowdown
+    # Of the device's time, of which there was less than of the clock's.
+    new_orders = found["new_order_transactions"]
+    assert found["tpmc"] == pytest.approx(new_orders / changes["measured_s"] * 60)
+    assert 0.5 <= series["waf_time_s"][-1] < 0.5 * slowdown
+    assert series["tpmc_time_s"][-1] <= 0.5
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -357,7 +371,7 @@ def test_a_journal_that_the_drive_looks_for_elsewhere_is_found_out(
         return [(begin + moved, end + moved) for begin, end in extents(*target)]
 
     monkeypatch.setattr(filesystems, "journal_extents", elsewhere)
-    changes = {"mode": "msdj", "ageing_bytes": 0, "measured_s": 0.5}
+    changes = {"mode": "msdj", "ageing_bytes": 0, "warm_up_s": 0.0, "measured_s": 0.3}
 
     def run(slowdown: int) -> str:
         asked.clear()
