@@ -57,7 +57,7 @@ _AGEING_BYTES: Final = 16384
 
 _PROCESSES: Final = 2
 _CLIENT_BYTES: Final = 1 << 20
-_SERVER_BYTES: Final = 64 << 20
+_SERVER_BYTES: Final = 16 << 20
 """What connections and the server will need besides what a loaded server has. Estimates: what is
 measured decides as soon as it is more."""
 
