@@ -260,6 +260,16 @@ def run_hash_joins(device: HddParameters | SsdParameters, host: HostParameters, 
     The same hash join, again and again on one drive and file system. Returns a dict: `runs` (per repetition: times, `files` and `device` with counters since the first), totals, `trace`. Raises BadParameter, DiskFull, Interrupted.
     """
 
+class TpccSpec:
+    """TPC-C on InnoDB; see core/dbms/tpcc_run.hpp."""
+
+    def __init__(self, **kwargs: object) -> None: ...
+
+def run_tpcc(device: SsdParameters, host: HostParameters, spec: TpccSpec, fill_ratio: float, cancel: Cancel) -> dict:
+    """
+    TPC-C on a drive whose first `fill_ratio` was written before. Returns a dict: `samples` (of the measured interval, with `device` counters and the `shares` of journal, doublewrite, redo and the rest), `response_us` (by kind), `writes_of_page` and `table_of_page`. Raises BadParameter, DiskFull, Interrupted.
+    """
+
 class LiveDevice:
     """A device model against the real clock, with data."""
 

@@ -27,6 +27,7 @@ NOT_REPRODUCED: Final = "not reproduced"
 NOT_RUN: Final = "not run"
 
 _REPEATED: Final = "repetition_"
+_TIMES: Final = "_time_s"
 _BASE: Final = "paper"  # the variant in which nothing is varied
 
 
@@ -75,9 +76,11 @@ class Claim(_Strict):
 class Paper(_Strict):
     """A paper: its title, the relation that its claims' metrics query, and the claims.
 
-    `relation` is a SQL query over `results`, the table of all points, and `repetitions`, their
-    series `repetition_...` with a row per point and repetition; it knows the parameters $variant
-    and $repetition (NULL: all). `against` says whose numbers stand under `published`.
+    `relation` is a SQL query over `results`, the table of all points, `repetitions`, their series
+    `repetition_...` with a row per point and repetition, and `samples`, their series over time
+    (NAME_time_s, and what else begins with NAME_ and is as long) with a row per point and moment;
+    it knows the parameters $variant and $repetition (NULL: all). `against` says whose numbers stand
+    under `published`.
     """
 
     title: str
@@ -142,6 +145,7 @@ class _Judge:
         self._paper = paper
         self._table = results.table
         self._repeated = _repetitions(results)
+        self._samples = _samples(results)
         self._relations: dict[tuple[str, int | None], pd.DataFrame] = {}
 
     def __enter__(self) -> _Judge:
@@ -149,6 +153,7 @@ class _Judge:
         if not self._table.empty:
             self._db.register("results", self._table)
             self._db.register("repetitions", self._repeated)
+            self._db.register("samples", self._samples)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -219,6 +224,22 @@ def _repetitions(results: Results) -> pd.DataFrame:
             if name.startswith(_REPEATED)
         }
         if own:
+            frame = pd.DataFrame(own)
+            frames.append(frame.assign(point=point, number=range(len(frame))))
+    return pd.concat(frames[1:] or frames)
+
+
+def _samples(results: Results) -> pd.DataFrame:
+    """A row per point and moment: point, number (from 0), and the series that have times."""
+    frames = [pd.DataFrame({"point": pd.Series(dtype=str), "number": pd.Series(dtype=int)})]
+    for point, series in results.series.items():
+        for clock in (name for name in series if name.endswith(_TIMES)):
+            of_clock = clock.removesuffix(_TIMES) + "_"
+            own = {
+                name: values
+                for name, values in series.items()
+                if name.startswith(of_clock) and len(values) == len(series[clock])
+            }
             frame = pd.DataFrame(own)
             frames.append(frame.assign(point=point, number=range(len(frame))))
     return pd.concat(frames[1:] or frames)

@@ -233,7 +233,7 @@ def fit(
 @app.command()
 def calibrate(
     experiment: Annotated[
-        str, typer.Argument(help="sort_merge_join or trim_fallocate")
+        str, typer.Argument(help="sort_merge_join, trim_fallocate or msdj_tpcc")
     ] = "sort_merge_join",
     write: Annotated[bool, typer.Option("--write", help="put the values into the profile")] = False,
 ) -> None:
@@ -246,6 +246,7 @@ def calibrate(
     known = {
         "sort_merge_join": _calibrate_sort_merge_join,
         "trim_fallocate": _calibrate_trim_fallocate,
+        "msdj_tpcc": _calibrate_msdj_tpcc,
     }
     if experiment not in known:
         raise UnknownName("experiment with a calibration", experiment, known)
@@ -294,6 +295,31 @@ def _calibrate_trim_fallocate(write: bool) -> list[str]:
     report.print_judged(project, "trim_fallocate", found.results, title, _console())
     name = device_name(project, "trim_fallocate", fitting.DEVICE)
     return fitting.write(project.profiles, name, found.command_time_ns) if write else []
+
+
+def _calibrate_msdj_tpcc(write: bool) -> list[str]:
+    from harness import report
+    from harness.experiments.msdj_tpcc import calibrate as fitting
+    from harness.experiments.msdj_tpcc.grid import Parameters
+    from harness.paths import find_project
+    from harness.runs import device_name, open_session
+    from harness.tiers.simulated import SimulatedBench
+
+    project = find_project()
+    with open_session(project, "msdj_tpcc", "simulated") as session:
+        parameters, bench = session.parameters, session.bench
+        assert isinstance(parameters, Parameters)
+        assert isinstance(bench, SimulatedBench)
+        found = fitting.calibrate(parameters, bench, project.published)
+    _console().print(
+        f"{fitting.FITTED} of {fitting.DEVICE}: {found.overprovision_ratio:g} gives a WAF of "
+        f"{found.waf_ratio:.3f}, the paper has {found.paper_waf_ratio:.3f} "
+        f"({found.evaluations} runs)"
+    )
+    title = "table 1's cell of DJ was seen by the fit, all others are predictions"
+    report.print_judged(project, "msdj_tpcc", found.results, title, _console())
+    name = device_name(project, "msdj_tpcc", fitting.DEVICE)
+    return fitting.write(project.profiles, name, found.overprovision_ratio) if write else []
 
 
 @app.command()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import io
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,23 @@ def all_claims() -> dict[str, pd.DataFrame]:
     for name, tier, results in report.all_published(project):
         tables[f"{name}, tier {tier}"] = _readable(claims.judge(project, name, results))
     return tables
+
+
+def recorded(
+    experiment: str, tier: str, *columns: str, by: Sequence[str], how: str = "mean"
+) -> pd.DataFrame:
+    """Published results of any tier, the paper's points only, and who measured them.
+
+    One row per group of equal `by`, in the order of the table; `columns` as pandas' `how` says.
+    Empty if there are none.
+    """
+    results = report.published(_project(), experiment, tier).table
+    if results.empty:
+        return pd.DataFrame(columns=[*by, *columns, "measured"])
+    is_here = report.is_from_here(report.published_about(_project(), experiment, tier))
+    paper = results[results.variant == "paper"]
+    table = paper.groupby(list(by), sort=False)[list(columns)].agg(how).reset_index()
+    return table.assign(measured="here" if is_here else "by the authors")
 
 
 def profile(name: str, *, host: bool = False) -> pd.DataFrame:

@@ -274,6 +274,33 @@ class Ext4(_Parameters):
     journal: Size
 
 
+class Innodb(_Parameters):
+    """What InnoDB and its transactions cost, log and flush on this machine; see core/dbms/innodb.
+
+    `transaction_cpu`: of any transaction of TPC-C; `row_cpu`: of each page that it comes to.
+    `redo_*`: logged for a row that is updated, an order's line, another row, and a commit, undo
+    records included. `other_drive_*`: where what is not on the drive under test lies.
+    """
+
+    transaction_cpu: Time
+    row_cpu: Time
+    page_copy_cpu: Time
+    redo_update: Size
+    redo_line: Size
+    redo_insert: Size
+    redo_commit: Size
+    undo_per_change: Size
+    undo_pages_per_connection: Count
+    flush_batch_pages: Count
+    lru_scan_depth: Count
+    most_dirty: Ratio
+    flush_age: Ratio
+    doublewrite_area: Size
+    dirty_expire: Time
+    other_drive_rate: Rate
+    other_drive_latency: Time
+
+
 class JoinCpu(_Parameters):
     """CPU time per record of the join engine on this machine."""
 
@@ -421,6 +448,7 @@ class HostProfile(_Profile):
     sort: SortCpu | None = None
     hash_join: HashJoinCpu | None = None
     ext4: Ext4 | None = None
+    innodb: Innodb | None = None
 
     def to_core(self) -> _core.HostParameters:
         """The core's parameters."""
@@ -437,6 +465,7 @@ class HostProfile(_Profile):
             ("sort", self.sort),
             ("hash_join", self.hash_join),
             ("ext4", self.ext4),
+            ("innodb", self.innodb),
         )
         return {key: group for key, group in groups if group is not None}
 
@@ -471,6 +500,7 @@ _SECTIONS: Final = (
     "sort",
     "hash_join",
     "ext4",
+    "innodb",
 )
 _P = TypeVar("_P", bound=BaseModel)
 _D = TypeVar("_D", HddProfile, SsdProfile)

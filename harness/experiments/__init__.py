@@ -13,6 +13,7 @@ _TABLE: Final = {
     "grace_hash_join": "harness.experiments.grace_hash_join",
     "sort_merge_join": "harness.experiments.sort_merge_join",
     "trim_fallocate": "harness.experiments.trim_fallocate",
+    "msdj_tpcc": "harness.experiments.msdj_tpcc",
 }
 
 

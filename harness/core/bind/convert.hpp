@@ -96,6 +96,7 @@ class Arguments {
 void bind_devices(nb::module_& m);
 void bind_dbms(nb::module_& m);
 void bind_hash_join(nb::module_& m);
+void bind_tpcc(nb::module_& m);
 void bind_live(nb::module_& m);
 
 }  // namespace flashlab::bind

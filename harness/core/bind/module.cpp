@@ -406,5 +406,6 @@ NB_MODULE(_core, m) {
   flashlab::bind_join(m);
   flashlab::bind::bind_dbms(m);
   flashlab::bind::bind_hash_join(m);
+  flashlab::bind::bind_tpcc(m);
   flashlab::bind::bind_live(m);
 }

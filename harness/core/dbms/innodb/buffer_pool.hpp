@@ -1,0 +1,95 @@
+// InnoDB's buffer pool: which pages are in memory, who goes next, what is dirty since when.
+//
+//  - LRU list in two parts: a page that is read in enters at the head of the old part (3/8 of the
+//    pool), and becomes young when it is used again. A young page moves to the head only if a
+//    quarter of the pool was evicted since it last did (buf_page_peek_if_too_old).
+//  - Flush list: dirty pages in the order in which they became dirty.
+//
+// Mechanism only: whoever uses it decides when to evict and flush, and does the I/O.
+// Source: MySQL 5.6 and MariaDB 10.11, buf0lru.cc, buf0buf.ic, buf0flu.cc. Left out: the time that
+// a page must have been old (innodb_old_blocks_time), read-ahead, instances.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "dbms/tpcc/tables.hpp"
+
+namespace flashlab::dbms::innodb {
+
+using tpcc::PageId;
+using Lsn = std::uint64_t;
+using FrameId = std::uint32_t;
+
+inline constexpr FrameId kNone = std::numeric_limits<FrameId>::max();
+
+struct Frame {
+  PageId page = 0;
+  FrameId newer = kNone;  // in the LRU list
+  FrameId older = kNone;
+  FrameId dirtied_later = kNone;  // in the flush list
+  FrameId dirtied_earlier = kNone;
+  std::uint32_t evictions = 0;  // of the pool, when the page last moved to the head
+  Lsn oldest = 0;               // of the changes that are not flushed; 0: clean
+  bool reading = false;
+  bool writing = false;
+  bool old = false;
+
+  [[nodiscard]] bool dirty() const { return oldest != 0; }
+  [[nodiscard]] bool busy() const { return reading || writing; }
+};
+
+class BufferPool {
+ public:
+  // Throws OperatingError for a pool of fewer than 64 frames.
+  BufferPool(std::uint32_t frames, PageId most_pages);
+
+  [[nodiscard]] FrameId find(PageId page) const { return where_[page]; }
+  [[nodiscard]] Frame& at(FrameId frame) { return frames_[frame]; }
+  // Hints, for the speed of the simulation.
+  void expect(PageId page) const { __builtin_prefetch(&where_[page]); }
+  void expect_frame(PageId page) const {
+    if (where_[page] != kNone) __builtin_prefetch(&frames_[where_[page]]);
+  }
+
+  // Puts the page into a free frame, as old; kNone if there is none.
+  FrameId add(PageId page);
+  // The page in it was used.
+  void use(FrameId frame);
+  // Clean, and nobody reads or writes it.
+  void evict(FrameId frame);
+  void dirty(FrameId frame, Lsn lsn);
+  void clean(FrameId frame);
+
+  // The least recently used frame, and from there on to newer ones.
+  [[nodiscard]] FrameId oldest() const { return oldest_; }
+  // The frame that was dirtied first, and from there on to later ones.
+  [[nodiscard]] FrameId first_dirtied() const { return first_dirtied_; }
+  [[nodiscard]] std::uint32_t dirty_frames() const { return dirty_; }
+  [[nodiscard]] std::uint32_t free_frames() const {
+    return static_cast<std::uint32_t>(free_.size());
+  }
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(frames_.size()); }
+
+ private:
+  void unlink(FrameId frame);
+  void link_newest(FrameId frame);
+  void link_old(FrameId frame);
+  void balance();
+
+  std::vector<Frame> frames_;
+  std::vector<FrameId> where_;  // by page
+  std::vector<FrameId> free_;
+  FrameId newest_ = kNone;
+  FrameId oldest_ = kNone;
+  FrameId old_head_ = kNone;  // the newest one of the old part
+  std::uint32_t old_count_ = 0;
+  std::uint32_t listed_ = 0;
+  std::uint32_t evictions_ = 0;
+  FrameId first_dirtied_ = kNone;
+  FrameId last_dirtied_ = kNone;
+  std::uint32_t dirty_ = 0;
+};
+
+}  // namespace flashlab::dbms::innodb

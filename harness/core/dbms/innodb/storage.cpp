@@ -1,0 +1,196 @@
+#include "dbms/innodb/storage.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace flashlab::dbms::innodb {
+
+namespace {
+
+using host::Buffer;
+using host::kFsBlockSectors;
+using host::Process;
+using host::Transfers;
+
+constexpr std::uint32_t kNotCached = ~std::uint32_t{0};
+constexpr std::uint32_t kInodes = 3;  // blocks of the inode table: data, redo log, allocation
+constexpr Bytes kFsBlock{kFsBlockSectors * kSectorBytes};
+
+std::int64_t blocks_of(Bytes bytes) { return ceil_div(bytes.count(), kFsBlock.count()); }
+
+Extent after(Lba begin, std::int64_t blocks) {
+  return {begin, begin + Sectors{blocks * kFsBlockSectors}};
+}
+
+// Buffers of the journal, by number: pages, the redo log's blocks, inodes.
+std::vector<host::BufferRegion> regions_of(const StorageParameters& p, PageId pages,
+                                           Lba pages_begin, const Extent& redo,
+                                           const Extent& inodes) {
+  return {{pages_begin, blocks_of(p.page), p.journaled ? pages : 0},
+          {redo.begin, 1, p.journaled ? static_cast<std::uint32_t>(blocks_of(p.redo)) : 0},
+          {inodes.begin, 1, kInodes}};
+}
+
+}  // namespace
+
+PageCache::PageCache(std::uint32_t pages, PageId most_pages)
+    : slots_(pages), where_(pages == 0 ? 0 : most_pages, kNotCached), used_(pages) {}
+
+bool PageCache::use(PageId page) {
+  if (slots_.empty()) return false;
+  if (where_[page] != kNotCached) {
+    used_[where_[page]] = 1;
+    return true;
+  }
+  while (std::exchange(used_[hand_], 0) != 0) {
+    hand_ = hand_ + 1 == slots_.size() ? 0 : hand_ + 1;
+  }
+  const PageId out = slots_[hand_];
+  if (where_[out] == hand_) where_[out] = kNotCached;
+  slots_[hand_] = page;
+  where_[page] = hand_;
+  hand_ = hand_ + 1 == slots_.size() ? 0 : hand_ + 1;
+  return false;
+}
+
+Storage::Storage(host::Machine& machine, const StorageParameters& p, PageId most_pages)
+    : machine_(machine),
+      parameters_(p),
+      doublewrite_(after(p.journal.begin + Sectors{p.journal.blocks * kFsBlockSectors},
+                         blocks_of(p.doublewrite_area))),
+      redo_(after(doublewrite_.end, blocks_of(p.redo))),
+      inodes_(after(redo_.end, kInodes)),
+      pages_begin_(inodes_.end),
+      most_pages_(most_pages),
+      page_sectors_(to_sectors(p.page)),
+      journal_(machine, p.journal, regions_of(p, most_pages, pages_begin_, redo_, inodes_),
+               [this](Buffer buffer) { written_home(buffer); }),
+      page_cache_(p.journaled ? static_cast<std::uint32_t>(p.page_cache / p.page) : 0, most_pages),
+      writes_(most_pages) {
+  require(p.page.count() > 0 && p.page % kFsBlock == Bytes{0}, "a page is whole blocks of 4 KiB");
+  require(p.doublewrite_area >= p.page, "the doublewrite buffer must hold a page");
+  require(to_bytes(pages_extent().end) <= machine.device().capacity(),
+          "the database's files do not fit on the device: " +
+              std::to_string(to_bytes(pages_extent().end).count()) + " B of " +
+              std::to_string(machine.device().capacity().count()));
+}
+
+Extent Storage::pages_extent() const {
+  return {pages_begin_, pages_begin_ + page_sectors_ * most_pages_};
+}
+
+Extent Storage::journal_extent() const {
+  return after(parameters_.journal.begin, parameters_.journal.blocks);
+}
+
+Request Storage::at(Op op, PageId page) const {
+  return {op, pages_begin_ + page_sectors_ * page, page_sectors_};
+}
+
+void Storage::read(Process self, PageId page) {
+  if (page_cache_.use(page)) {
+    ++counters_.cached_reads;
+    return machine_.compute(self, parameters_.copy_cpu);
+  }
+  ++counters_.page_reads;
+  Transfers(machine_, self).run(at(Op::read, page));
+}
+
+void Storage::write(Process self, std::span<const PageId> pages) {
+  counters_.pages_flushed += pages.size();
+  if (parameters_.journaled) {
+    write_journaled(self, pages);
+  } else {
+    write_ordered(self, pages);
+  }
+}
+
+void Storage::write_ordered(Process self, std::span<const PageId> pages) {
+  if (parameters_.doublewrite) write_doublewrite(self, static_cast<std::int64_t>(pages.size()));
+  Transfers transfers(machine_, self);
+  for (const PageId page : pages) {
+    transfers.start(at(Op::write, page));
+    ++counters_.pages_home;
+    ++writes_[page];
+  }
+  transfers.wait();
+  journal_.dirty(self, 0);
+  journal_.sync(self);
+}
+
+void Storage::write_doublewrite(Process self, std::int64_t pages) {
+  if (parameters_.doublewrite_elsewhere) return elsewhere(self, parameters_.page * pages);
+  Transfers transfers(machine_, self);
+  const std::int64_t area = doublewrite_.length() / page_sectors_;
+  while (pages > 0) {
+    const std::int64_t piece = std::min(pages, area - doublewrite_at_);
+    const Sectors length = page_sectors_ * piece;
+    transfers.start({Op::write, doublewrite_.begin + page_sectors_ * doublewrite_at_, length});
+    counters_.doublewrite_blocks += static_cast<std::uint64_t>(length.count() / kFsBlockSectors);
+    doublewrite_at_ = (doublewrite_at_ + piece) % area;
+    pages -= piece;
+  }
+  transfers.wait();
+  journal_.dirty(self, 0);
+  journal_.sync(self);
+}
+
+void Storage::write_journaled(Process self, std::span<const PageId> pages) {
+  for (const PageId page : pages) {
+    page_cache_.use(page);
+    journal_.dirty(self, page);
+  }
+  machine_.compute(self, parameters_.copy_cpu * static_cast<std::int64_t>(pages.size()));
+  journal_.dirty(self, most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo)));
+  journal_.sync(self);
+}
+
+void Storage::write_redo(Process self, Lsn begin, Lsn end) {
+  ++counters_.redo_syncs;
+  if (parameters_.redo_elsewhere) {
+    return elsewhere(self, Bytes{static_cast<std::int64_t>(end - begin)});
+  }
+  const std::int64_t all = blocks_of(parameters_.redo);
+  const auto block = static_cast<Lsn>(kFsBlock.count());
+  const auto first = static_cast<std::int64_t>(begin / block);
+  const auto last = static_cast<std::int64_t>((end - 1) / block);
+  const Buffer inode = (parameters_.journaled ? most_pages_ + static_cast<Buffer>(all) : 0) + 1;
+  Transfers transfers(machine_, self);
+  for (std::int64_t at = first; at <= last;) {
+    const std::int64_t piece = parameters_.journaled ? 1 : std::min(last - at + 1, all - at % all);
+    if (parameters_.journaled) {
+      journal_.dirty(self, most_pages_ + static_cast<Buffer>(at % all));
+    } else {
+      const Lba place = redo_.begin + Sectors{at % all * kFsBlockSectors};
+      transfers.start({Op::write, place, Sectors{piece * kFsBlockSectors}});
+      counters_.redo_blocks += static_cast<std::uint64_t>(piece);
+    }
+    at += piece;
+  }
+  transfers.wait();
+  journal_.dirty(self, inode);
+  journal_.sync(self);
+}
+
+// The journal has written a buffer to its place.
+void Storage::written_home(Buffer buffer) {
+  if (!parameters_.journaled) return;
+  if (buffer < most_pages_) {
+    ++counters_.pages_home;
+    ++writes_[buffer];
+  } else if (buffer < most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo))) {
+    ++counters_.redo_blocks;
+  }
+}
+
+// A drive known by its rate and latency, first come, first served.
+void Storage::elsewhere(Process self, Bytes bytes) {
+  other_drive_free_ = std::max(other_drive_free_, machine_.now()) +
+                      transfer_time(bytes, parameters_.other_drive_rate);
+  machine_.sleep_until(self, other_drive_free_ + parameters_.other_drive_latency);
+}
+
+}  // namespace flashlab::dbms::innodb

@@ -1,0 +1,113 @@
+// Where InnoDB's pages and its redo log become durable: on ext4 with O_DIRECT and a doublewrite
+// buffer, or through ext4's data journal (MS-DJ paper, section 2).
+//
+//  ordered    Pages go past the page cache. With the doublewrite buffer a batch is first written
+//             there, one after the other, and synced; then each page goes home, all at once, and
+//             the file is synced. Each sync commits what the writes have changed of the files'
+//             inodes.
+//  journaled  ext4 does O_DIRECT through the page cache here. A page joins the journal's running
+//             transaction; syncing commits it; home it goes by checkpoint or age. Reads find what
+//             the page cache still has.
+//
+// Source: ext4's ext4_should_journal_data in ext4_direct_IO (Linux 3.19); MySQL 5.6, buf0dblwr.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dbms/innodb/buffer_pool.hpp"
+#include "host/jbd2.hpp"
+#include "host/machine.hpp"
+#include "host/waiting.hpp"
+
+namespace flashlab::dbms::innodb {
+
+struct StorageParameters {
+  bool journaled = false;
+  bool doublewrite = true;
+  bool doublewrite_elsewhere = false;  // on a drive of its own
+  bool redo_elsewhere = false;
+  Bytes page;
+  Bytes redo;              // size of the log, written round and round
+  Bytes doublewrite_area;  // written round and round
+  Bytes page_cache;        // what the kernel keeps of the database (journaled)
+  Nanos copy_cpu;          // a page from or to the page cache
+  BytesPerSecond other_drive_rate;
+  Nanos other_drive_latency;
+  host::JournalParameters journal;  // its begin is the file system's
+};
+
+struct StorageCounters {
+  std::uint64_t page_reads = 0;          // that the device had to serve
+  std::uint64_t cached_reads = 0;        // that the page cache could
+  std::uint64_t pages_flushed = 0;       // by the server
+  std::uint64_t pages_home = 0;          // written to their place on the device
+  std::uint64_t doublewrite_blocks = 0;  // on the device, of 4 KiB
+  std::uint64_t redo_blocks = 0;         // written to their place on the device
+  std::uint64_t redo_syncs = 0;
+};
+
+// Pages that the kernel keeps, by second chance.
+class PageCache {
+ public:
+  PageCache(std::uint32_t pages, PageId most_pages);
+  // Whether the page is there; it is, from now on.
+  bool use(PageId page);
+
+ private:
+  std::vector<PageId> slots_;
+  std::vector<std::uint32_t> where_;  // by page
+  std::vector<std::uint8_t> used_;    // by slot
+  std::uint32_t hand_ = 0;
+};
+
+class Storage {
+ public:
+  // Throws OperatingError for areas that do not fit on the device.
+  Storage(host::Machine& machine, const StorageParameters& parameters, PageId most_pages);
+
+  // Each returns when it is done; the writes are durable then.
+  void read(host::Process self, PageId page);
+  void write(host::Process self, std::span<const PageId> pages);
+  void write_redo(host::Process self, Lsn begin, Lsn end);
+
+  [[nodiscard]] host::Jbd2& journal() { return journal_; }
+  [[nodiscard]] const StorageCounters& counters() const { return counters_; }
+  // How often each page was written home, since the last clear.
+  [[nodiscard]] const std::vector<std::uint32_t>& writes_of_page() const { return writes_; }
+  void clear_writes_of_pages() { writes_.assign(writes_.size(), 0); }
+  [[nodiscard]] Extent pages_extent() const;
+  [[nodiscard]] Extent journal_extent() const;
+  [[nodiscard]] Extent redo_extent() const { return redo_; }
+  [[nodiscard]] Extent doublewrite_extent() const { return doublewrite_; }
+
+ private:
+  struct Layout;
+
+  void write_doublewrite(host::Process self, std::int64_t pages);
+  void write_ordered(host::Process self, std::span<const PageId> pages);
+  void write_journaled(host::Process self, std::span<const PageId> pages);
+  void written_home(host::Buffer buffer);
+  void elsewhere(host::Process self, Bytes bytes);
+  [[nodiscard]] Request at(Op op, PageId page) const;
+
+  host::Machine& machine_;
+  StorageParameters parameters_;
+  Extent doublewrite_;
+  Extent redo_;
+  Extent inodes_;
+  Lba pages_begin_;
+  PageId most_pages_;
+  Sectors page_sectors_;
+  host::Jbd2 journal_;
+  PageCache page_cache_;
+  std::int64_t doublewrite_at_ = 0;
+  Nanos other_drive_free_;
+  StorageCounters counters_;
+  std::vector<std::uint32_t> writes_;
+};
+
+}  // namespace flashlab::dbms::innodb

@@ -1,0 +1,245 @@
+#include "host/jbd2.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace flashlab::host {
+
+namespace {
+
+constexpr std::int64_t kLeastBlocks = 64;
+constexpr Nanos kFlusherInterval{1'000'000'000};
+constexpr std::size_t kWriteBackAtOnce = 1024;
+
+}  // namespace
+
+Jbd2::Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<BufferRegion> regions,
+           std::function<void(Buffer)> written_home)
+    : machine_(machine),
+      parameters_(parameters),
+      regions_(std::move(regions)),
+      written_home_(std::move(written_home)),
+      largest_((parameters.blocks - 1) / 4),
+      committed_list_(machine),
+      requested_list_(machine),
+      room_list_(machine) {
+  require(parameters.blocks >= kLeastBlocks, "journal: at least 64 blocks");
+  Buffer buffers = 0;
+  for (const BufferRegion& region : regions_) {
+    first_.push_back(buffers);
+    buffers += region.count;
+  }
+  tid_.assign(buffers, 0);
+  running_.tid = 1;
+}
+
+std::size_t Jbd2::region_of(Buffer buffer) const {
+  std::size_t region = 0;
+  while (region + 1 < first_.size() && buffer >= first_[region + 1]) ++region;
+  return region;
+}
+
+std::int64_t Jbd2::blocks_of(Buffer buffer) const {
+  return regions_[region_of(buffer)].blocks_each;
+}
+
+Request Jbd2::home_of(Buffer buffer) const {
+  const std::size_t at = region_of(buffer);
+  const std::int64_t sectors = regions_[at].blocks_each * kFsBlockSectors;
+  return {Op::write, regions_[at].begin + Sectors{sectors * (buffer - first_[at])},
+          Sectors{sectors}};
+}
+
+std::int64_t Jbd2::room() const {
+  return parameters_.blocks - 1 - kept_blocks_ - committing_blocks_;
+}
+
+void Jbd2::dirty(Process self, Buffer buffer) {
+  if (holds(running_, buffer)) return;
+  const std::int64_t blocks = blocks_of(buffer);
+  make_room(self, blocks);
+  if (holds(running_, buffer)) return;  // somebody else has, meanwhile
+  if (running_.buffers.empty()) running_.begun = machine_.now();
+  tid_[buffer] = running_.tid;
+  running_.buffers.push_back(buffer);
+  running_.blocks += blocks;
+}
+
+// The running transaction can always be committed: its size is bounded, and so much is free.
+void Jbd2::make_room(Process self, std::int64_t blocks) {
+  const Nanos begin = machine_.now();
+  while (true) {
+    if (running_.blocks + blocks > largest_ - largest_ / 64 - 4) {
+      const Tid full = running_.tid;
+      request_commit(full);
+      committed_list_.wait(self, [&] { return running_.tid != full; });
+    } else if (room() < largest_) {
+      checkpoint(self);
+    } else {
+      break;
+    }
+  }
+  counters_.space_wait += machine_.now() - begin;
+}
+
+void Jbd2::checkpoint(Process self) {
+  if (checkpointing_) return room_list_.wait(self, [&] { return !checkpointing_; });
+  if (kept_.empty()) return wait_for(self, running_.tid - 1);
+  checkpointing_ = true;
+  Transaction& oldest = kept_.front();
+  ++counters_.checkpoints;
+  Transfers transfers(machine_, self);
+  bool waits_for_commit = false;
+  for (const Buffer buffer : oldest.buffers) {
+    if (holds(oldest, buffer)) {
+      write_home(transfers, buffer);
+    } else if (tid_[buffer] > committed_) {
+      waits_for_commit = true;
+    }
+  }
+  transfers.wait();
+  if (waits_for_commit) {
+    const Tid needed = running_.tid;
+    request_commit(needed);
+    wait_for(self, needed);
+  }
+  // What was written home must be there before the ring forgets it; then the superblock says so.
+  transfers.run({Op::flush, Lba{}, Sectors{}});
+  transfers.run({Op::write, parameters_.begin, Sectors{kFsBlockSectors}, true, parameters_.stream});
+  ++counters_.requests;
+  ++counters_.written_blocks;
+  kept_blocks_ -= oldest.in_ring;
+  kept_.pop_front();
+  release_clean();
+  checkpointing_ = false;
+  room_list_.wake_all();
+}
+
+void Jbd2::release_clean() {
+  while (!kept_.empty()) {
+    const Transaction& oldest = kept_.front();
+    const bool is_clean = std::ranges::none_of(oldest.buffers, [&](Buffer buffer) {
+      return holds(oldest, buffer) || tid_[buffer] > committed_;
+    });
+    if (!is_clean) return;
+    kept_blocks_ -= oldest.in_ring;
+    kept_.pop_front();
+  }
+}
+
+void Jbd2::write_home(Transfers& transfers, Buffer buffer) {
+  tid_[buffer] = 0;
+  const Request request = home_of(buffer);
+  counters_.home_blocks += static_cast<std::uint64_t>(request.sectors.count() / kFsBlockSectors);
+  transfers.start(request);
+  written_home_(buffer);
+}
+
+void Jbd2::request_commit(Tid tid) {
+  if (requested_ >= tid) return;
+  requested_ = tid;
+  requested_list_.wake_all();
+}
+
+void Jbd2::wait_for(Process self, Tid tid) {
+  committed_list_.wait(self, [&] { return committed_ >= tid; });
+}
+
+void Jbd2::sync(Process self) {
+  const Tid last = running_.buffers.empty() ? running_.tid - 1 : running_.tid;
+  if (committed_ >= last) {
+    Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
+    return;
+  }
+  request_commit(last);
+  wait_for(self, last);
+}
+
+void Jbd2::commit_until_stopped(Process self) {
+  while (true) {
+    requested_list_.wait(self, [&] { return stopped_ || requested_ >= running_.tid; });
+    if (stopped_ && requested_ < running_.tid) return;
+    commit(self);
+  }
+}
+
+void Jbd2::commit(Process self) {
+  Transaction transaction = std::exchange(running_, {});
+  running_.tid = transaction.tid + 1;
+  const std::int64_t descriptors =
+      std::max<std::int64_t>(ceil_div(transaction.blocks, parameters_.tags_per_block), 1);
+  transaction.in_ring = transaction.blocks + descriptors + 1;
+  committing_blocks_ = transaction.in_ring;
+  if (!checkpointing_) release_clean();
+  committed_list_.wake_all();  // who waited for a new transaction to run
+  write_ring(self, transaction.in_ring - 1);
+  Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
+  write_ring(self, 1);
+  ++counters_.commits;
+  committed_ = transaction.tid;
+  transaction.committed = machine_.now();
+  committing_blocks_ = 0;
+  kept_blocks_ += transaction.in_ring;
+  kept_.push_back(std::move(transaction));
+  committed_list_.wake_all();
+}
+
+// The record itself carries FUA; what goes before it was flushed.
+void Jbd2::write_ring(Process self, std::int64_t blocks) {
+  Transfers transfers(machine_, self);
+  const bool is_record = blocks == 1;
+  counters_.written_blocks += static_cast<std::uint64_t>(blocks);
+  while (blocks > 0) {
+    const std::int64_t piece = std::min(blocks, parameters_.blocks - head_);
+    const Lba begin = parameters_.begin + Sectors{head_ * kFsBlockSectors};
+    transfers.start(
+        {Op::write, begin, Sectors{piece * kFsBlockSectors}, is_record, parameters_.stream});
+    ++counters_.requests;
+    blocks -= piece;
+    head_ += piece;
+    if (head_ == parameters_.blocks) head_ = 1;
+  }
+  transfers.wait();
+}
+
+void Jbd2::write_back_until_stopped(Process self) {
+  while (!stopped_) {
+    machine_.sleep_until(self, machine_.now() + kFlusherInterval);
+    if (!running_.buffers.empty() &&
+        running_.begun + parameters_.commit_interval <= machine_.now()) {
+      request_commit(running_.tid);
+    }
+    write_back(self, machine_.now() - parameters_.expire);
+  }
+}
+
+// What is dirty since before `before`. Transactions may go while this waits: it keeps none.
+void Jbd2::write_back(Process self, Nanos before) {
+  std::vector<std::pair<Buffer, Tid>> dirty;
+  for (Transaction& transaction : kept_) {
+    if (transaction.begun > before) break;
+    if (std::exchange(transaction.written_back, true)) continue;
+    for (const Buffer buffer : transaction.buffers) {
+      if (holds(transaction, buffer)) dirty.emplace_back(buffer, transaction.tid);
+    }
+  }
+  std::ranges::sort(dirty);
+  Transfers transfers(machine_, self);
+  std::size_t started = 0;
+  for (const auto& [buffer, tid] : dirty) {
+    if (tid_[buffer] != tid) continue;
+    write_home(transfers, buffer);
+    counters_.expired_blocks += static_cast<std::uint64_t>(blocks_of(buffer));
+    if (++started % kWriteBackAtOnce == 0) transfers.wait();
+  }
+  transfers.wait();
+}
+
+void Jbd2::stop() {
+  stopped_ = true;
+  requested_list_.wake_all();
+}
+
+}  // namespace flashlab::host

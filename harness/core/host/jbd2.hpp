@@ -1,0 +1,128 @@
+// ext4's journal (jbd2) as the I/O that it does: transactions, commits, checkpoints, the ring.
+//
+//  - What is dirtied joins the running transaction; a block that is in it already costs nothing.
+//    A commit writes descriptors and blocks to the ring, flushes, and writes the commit record with
+//    FUA. One commit at a time; a new transaction runs meanwhile. It is due when somebody syncs,
+//    after the commit interval, or at a quarter of the ring.
+//  - A transaction keeps its place in the ring until each of its blocks has been written home or is
+//    part of a later transaction that has been committed. Whoever dirties something while less than
+//    a quarter of the ring is free writes the oldest transaction's blocks home first, and waits.
+//  - Blocks that were dirty for long are written home in the background, in the order of their
+//    addresses, as the kernel's flusher does by age (dirty_expire_centisecs).
+//
+// In data mode the blocks are those of files, in ordered mode only those of metadata.
+// Source: Linux 3.19 and 6.1, fs/jbd2/{commit,checkpoint,transaction}.c. Left out: revocation,
+// fast commits, write-back by the amount of dirty memory.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "host/machine.hpp"
+#include "host/waiting.hpp"
+
+namespace flashlab::host {
+
+struct JournalParameters {
+  Lba begin;
+  std::int64_t blocks = 0;  // of the ring, with its superblock
+  StreamId stream = 0;
+  Nanos commit_interval;
+  Nanos expire;                       // how long a block may be dirty
+  std::int64_t tags_per_block = 254;  // what a descriptor block has room for
+};
+
+// Blocks of the file system that belong together: each buffer is dirtied and written as a whole.
+struct BufferRegion {
+  Lba begin;
+  std::int64_t blocks_each = 1;  // of 4 KiB
+  std::uint32_t count = 0;
+};
+
+// By number, through all regions in their order.
+using Buffer = std::uint32_t;
+
+struct JournalCounters {
+  std::uint64_t commits = 0;
+  std::uint64_t checkpoints = 0;     // transactions whose blocks somebody had to write home first
+  std::uint64_t requests = 0;        // to the ring
+  std::uint64_t written_blocks = 0;  // to the ring
+  std::uint64_t home_blocks = 0;     // written home
+  std::uint64_t expired_blocks = 0;  // of these, in the background
+  Nanos space_wait;                  // processes together
+};
+
+inline constexpr std::int64_t kFsBlockSectors = 8;
+
+class Jbd2 {
+ public:
+  // Throws OperatingError for a ring that is too small. `written_home`: hears of buffers.
+  Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<BufferRegion> regions,
+       std::function<void(Buffer)> written_home);
+
+  // Joins the running transaction; may wait for room in the ring.
+  void dirty(Process self, Buffer buffer);
+  // Returns when everything that was dirtied before is committed; at least, flushes the device.
+  void sync(Process self);
+
+  // Bodies of two processes; they return after stop().
+  void commit_until_stopped(Process self);
+  void write_back_until_stopped(Process self);
+  void stop();
+
+  [[nodiscard]] const JournalCounters& counters() const { return counters_; }
+
+ private:
+  using Tid = std::uint32_t;
+  struct Transaction {
+    Tid tid = 0;
+    Nanos begun;
+    Nanos committed;
+    std::int64_t blocks = 0;   // of its buffers
+    std::int64_t in_ring = 0;  // with descriptors and commit record
+    bool written_back = false;
+    std::vector<Buffer> buffers;
+  };
+
+  [[nodiscard]] std::int64_t room() const;
+  void make_room(Process self, std::int64_t blocks);
+  void checkpoint(Process self);
+  void commit(Process self);
+  void request_commit(Tid tid);
+  void wait_for(Process self, Tid tid);
+  void write_ring(Process self, std::int64_t blocks);
+  void release_clean();
+  void write_home(Transfers& transfers, Buffer buffer);
+  [[nodiscard]] bool holds(const Transaction& transaction, Buffer buffer) const {
+    return tid_[buffer] == transaction.tid;
+  }
+  void write_back(Process self, Nanos before);
+  [[nodiscard]] Request home_of(Buffer buffer) const;
+  [[nodiscard]] std::int64_t blocks_of(Buffer buffer) const;
+  [[nodiscard]] std::size_t region_of(Buffer buffer) const;
+
+  Machine& machine_;
+  JournalParameters parameters_;
+  std::vector<BufferRegion> regions_;
+  std::vector<Buffer> first_;  // of each region
+  std::function<void(Buffer)> written_home_;
+  std::vector<Tid> tid_;  // by buffer: of the last transaction that has it; 0: home is up to date
+  Transaction running_;
+  std::int64_t committing_blocks_ = 0;
+  std::deque<Transaction> kept_;  // committed, oldest first
+  std::int64_t kept_blocks_ = 0;
+  std::int64_t largest_;  // of a transaction
+  std::int64_t head_ = 1;
+  Tid committed_ = 0;
+  Tid requested_ = 0;
+  bool checkpointing_ = false;
+  bool stopped_ = false;
+  WaitList committed_list_;
+  WaitList requested_list_;
+  WaitList room_list_;
+  JournalCounters counters_;
+};
+
+}  // namespace flashlab::host

@@ -1,0 +1,247 @@
+"""The run of one point in virtual time: TPC-C on the modelled InnoDB, ext4 journal and drive.
+
+The drive is full before the run: what the database does not take holds other data that nobody
+touches (`filled_ratio`), since write amplification is about 1 on a drive with room. A smaller scale
+shrinks everything that is a size or a rhythm, and leaves rates as they are; so the drive is written
+over as many times as at the paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from harness import _core
+from harness.dbms import page_writes
+from harness.devices import scaling
+from harness.devices.profiles import Innodb, SsdProfile
+from harness.errors import BadParameter
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.msdj_tpcc import written
+from harness.tiers.simulated import SimulatedBench, SimulatedMachine
+from harness.workloads.tpcc.inputs import KINDS
+
+_PAGE_BYTES: Final = 16384
+_ROWS_PER_PAGE: Final = {
+    "warehouse": 150,
+    "district": 140,
+    "customer": 26,
+    "customer_by_name": 400,
+    "history": 231,
+    "new_order": 450,
+    "orders": 377,
+    "orders_by_customer": 650,
+    "order_line": 220,
+    "item": 171,
+    "stock": 46,
+}
+"""Rows over leaf pages of MariaDB 10.11 after our load (mysql.innodb_index_stats); of tables that
+are too small there, page size over row size."""
+
+_PAGES_PER_WAREHOUSE: Final = 6600
+_GROWTH_RATIO: Final = 0.25
+_LEAST_GROWTH_PAGES: Final = 30_000
+_SAMPLES: Final = 60
+_AGED_BLOCK_BYTES: Final = 16384
+_JOURNAL_STREAM: Final = 1
+_LEAST_PAGE_CACHE_BYTES: Final = 1 << 20
+
+_APART: Final = ("journal", "doublewrite", "redo")
+
+
+def run_point(
+    v: Mapping[str, Scalar], overrides: Mapping[str, str], bench: SimulatedBench
+) -> Measurement:
+    """One mode with one journal. `v` as in grid.points.
+
+    Raises BadParameter, DiskFull, Interrupted.
+    """
+    machine = bench.machine(str(v["device"]), overrides=overrides)
+    result = simulate(machine, v, bench.cancel)
+    samples = result["samples"]
+    return Measurement(metrics(samples, result, v), series(samples, result))
+
+
+def simulate(
+    machine: SimulatedMachine, v: Mapping[str, Scalar], cancel: _core.Cancel
+) -> dict[str, Any]:
+    """`_core.run_tpcc` of a point's values on that machine. Raises as `run_point`."""
+    host = machine.host
+    if host.innodb is None or host.ext4 is None:
+        raise BadParameter(f"host profile {host.title}: needs innodb and ext4 for this study")
+    mode = page_writes.find(str(v["mode"]))
+    if mode.file_system_block_bytes != page_writes.PageWrites.file_system_block_bytes:
+        raise BadParameter(f"{mode.title}: the simulated tier journals blocks of 4 KiB only")
+    drive = _drive(machine, v, journal_stream=mode.journal_stream)
+    ratio = float(v["size_ratio_to_paper"])
+    return _core.run_tpcc(
+        drive.to_core(),
+        host.to_core(),
+        _core.TpccSpec(
+            **_workload(host.innodb, v),
+            **_engine(host.innodb, v),
+            data_journal=mode.journal_mode == "journal",
+            doublewrite=mode.doublewrite,
+            journal_bytes=int(v["journal_bytes"]),
+            journal_stream=_JOURNAL_STREAM if mode.journal_stream else 0,
+            commit_ns=int(host.ext4.commit_interval.value * ratio),
+            dirty_expire_ns=int(host.innodb.dirty_expire.value * ratio),
+            warm_up_ns=int(float(v["warm_up_s"]) * 1e9),
+            measured_ns=int(float(v["measured_s"]) * 1e9),
+            sample_ns=int(float(v["measured_s"]) * 1e9) // _SAMPLES,
+            aged_bytes=min(int(v["ageing_bytes"]), drive.parameters.capacity.value),
+            aged_block_bytes=_AGED_BLOCK_BYTES,
+        ),
+        float(v["filled_ratio"]),
+        cancel,
+    )
+
+
+def _workload(innodb: Innodb, v: Mapping[str, Scalar]) -> dict[str, Any]:
+    warehouses, connections = int(v["warehouses"]), int(v["connections"])
+    loaded_pages = warehouses * _PAGES_PER_WAREHOUSE
+    return {
+        "warehouses": warehouses,
+        "connections": connections,
+        "rows_per_page": _ROWS_PER_PAGE,
+        "page_bytes": _PAGE_BYTES,
+        "most_pages": loaded_pages + int(loaded_pages * _GROWTH_RATIO) + _LEAST_GROWTH_PAGES,
+        "seed": int(v["seed"]),
+        "undo_pages": connections * innodb.undo_pages_per_connection.value,
+        "undo_bytes_per_change": innodb.undo_per_change.value,
+        "redo_update_bytes": innodb.redo_update.value,
+        "redo_line_bytes": innodb.redo_line.value,
+        "redo_insert_bytes": innodb.redo_insert.value,
+        "redo_commit_bytes": innodb.redo_commit.value,
+        "transaction_cpu_ns": innodb.transaction_cpu.value,
+        "touch_cpu_ns": innodb.row_cpu.value,
+    }
+
+
+def _engine(innodb: Innodb, v: Mapping[str, Scalar]) -> dict[str, Any]:
+    return {
+        "buffer_pool_bytes": int(v["buffer_pool_bytes"]),
+        "flush_batch_pages": innodb.flush_batch_pages.value,
+        "lru_scan_depth": innodb.lru_scan_depth.value,
+        "most_dirty_ratio": innodb.most_dirty.value,
+        "flush_age_ratio": innodb.flush_age.value,
+        "doublewrite_elsewhere": v["doublewrite_on"] == "elsewhere",
+        "doublewrite_bytes": innodb.doublewrite_area.value,
+        "redo_elsewhere": v["redo_on"] == "elsewhere",
+        "redo_bytes": int(v["redo_bytes"]),
+        "page_cache_bytes": max(int(v["page_cache_bytes"]), _LEAST_PAGE_CACHE_BYTES),
+        "page_copy_cpu_ns": innodb.page_copy_cpu.value,
+        "other_drive_rate_bytes_per_s": innodb.other_drive_rate.value,
+        "other_drive_latency_ns": innodb.other_drive_latency.value,
+    }
+
+
+def _drive(
+    machine: SimulatedMachine, v: Mapping[str, Scalar], *, journal_stream: bool
+) -> SsdProfile:
+    """The drive, of the point's size; what tells the journal's writes apart is their place."""
+    profile = machine.device
+    if not isinstance(profile, SsdProfile):
+        raise BadParameter(f"{profile.title}: a disk has no streams; choose a flash drive")
+    if journal_stream and profile.parameters.streams.value <= _JOURNAL_STREAM:
+        raise BadParameter(
+            f"{profile.title}: has {profile.parameters.streams.value} stream, MS-DJ needs two"
+        )
+    size_bytes = int(v["device_bytes"])
+    if size_bytes:
+        profile = scaling.scaled_to(profile, size_bytes)
+    values: dict[str, Any] = {"placement": "range" if journal_stream else "none"}
+    placement = profile.parameters.with_values(values)
+    return profile.model_copy(update={"parameters": placement})
+
+
+def metrics(
+    samples: Sequence[Mapping[str, Any]], result: Mapping[str, Any], v: Mapping[str, Scalar]
+) -> dict[str, int | float]:
+    """The flat record of the measured interval; names as on the tiers with a real server."""
+    first, last = samples[0], samples[-1]
+    counted = {n: last[n] - first[n] for n in last if n not in ("device", "shares", "time_ns")}
+    device = {n: last["device"][n] - first["device"][n] for n in last["device"]}
+    elapsed_s = (last["time_ns"] - first["time_ns"]) / 1e9
+    by_place = _written_bytes(counted, device)
+    return {
+        "tpmc": counted["new_orders"] / elapsed_s * 60,
+        "measured_s": elapsed_s,
+        "waf_ratio": device["nand_write_bytes"] / max(device["write_bytes"], 1),
+        "host_written_bytes": device["write_bytes"],
+        "nand_written_bytes": device["nand_write_bytes"],
+        **by_place,
+        **_accesses(counted, device, v),
+        **_response_times(result["response_us"]),
+        **{name: value for name, value in counted.items() if name not in by_place},
+        **{f"device_{name}": value for name, value in device.items()},
+    }
+
+
+def _written_bytes(counted: Mapping[str, int], device: Mapping[str, int]) -> dict[str, int]:
+    """By place, as the host has counted them; home is the rest of what the drive was given."""
+    apart = {f"{name}_written_bytes": counted[f"{name}_written_bytes"] for name in _APART}
+    return {**apart, "home_written_bytes": device["write_bytes"] - sum(apart.values())}
+
+
+def _accesses(
+    counted: Mapping[str, int], device: Mapping[str, int], v: Mapping[str, Scalar]
+) -> dict[str, int | float]:
+    """How often the journal and the rest of the drive are accessed for their size (figure 1)."""
+    sector = 512
+    sizes = {"journal": int(v["journal_bytes"])}
+    sizes["rest"] = int(v["device_bytes"]) - sizes["journal"]
+    requests = {"journal": counted["journal_requests"]}
+    requests["rest"] = device["read_ios"] + device["write_ios"] - requests["journal"]
+    moved = {"journal": counted["journal_written_bytes"]}
+    moved["rest"] = device["read_bytes"] + device["write_bytes"] - moved["journal"]
+    return {
+        **{f"{place}_size_bytes": size for place, size in sizes.items()},
+        **{f"{p}_requests_per_lba": requests[p] / (sizes[p] / sector) for p in sizes},
+        **{f"{p}_accesses_per_lba": moved[p] / sizes[p] for p in sizes},
+    }
+
+
+def _response_times(response_us: Sequence[Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for kind, times in zip(KINDS, response_us, strict=True):
+        if len(times):
+            found[f"{kind}_transactions"] = len(times)
+            found[f"{kind}_mean_ms"] = float(np.mean(times)) / 1e3
+            found[f"{kind}_p90_ms"] = float(np.percentile(times, 90)) / 1e3
+    return found
+
+
+def series(
+    samples: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+) -> dict[str, list[int] | list[float]]:
+    """Write amplification and throughput over time; names as on the tiers with a real server."""
+    first = samples[0]
+    since = [(sample["time_ns"] - first["time_ns"]) / 1e9 for sample in samples]
+
+    def grown(name: str) -> list[int]:
+        return [sample["device"][name] - first["device"][name] for sample in samples]
+
+    host, nand = grown("write_bytes"), grown("nand_write_bytes")
+    tables = np.asarray(result["table_of_page"])
+    writes = np.asarray(result["writes_of_page"])
+    return {
+        "waf_time_s": since,
+        "waf_written_bytes": host,
+        "waf_programmed_bytes": nand,
+        "waf_ratio": [n / h if h else float("nan") for n, h in zip(nand, host, strict=True)],
+        "tpmc_time_s": since[1:],
+        "tpmc_per_interval": [
+            (b["new_orders"] - a["new_orders"]) / ((b["time_ns"] - a["time_ns"]) / 60e9)
+            for a, b in pairwise(samples)
+        ],
+        "table_written_pages": [
+            int(writes[tables == number].sum()) for number in range(len(written.TABLES))
+        ],
+        "home_write_concentration": written.concentration(
+            writes[tables < len(written.TABLES)], written.SHARES
+        ),
+    }
