@@ -44,6 +44,7 @@ from harness.probes import bpftrace, scripts
 from harness.probes.counters import BlockCounters
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.tiers.hardware import HardwareBench
+from harness.workloads.ageing import Ageing
 from harness.workloads.tpcc import consistency
 from harness.workloads.tpcc.consistency import Condition
 from harness.workloads.tpcc.inputs import KINDS
@@ -410,6 +411,24 @@ def test_a_trace_may_lack_a_request_in_a_thousand(
         return
     with pytest.raises(InvalidRun, match=r"differ by 0.15%"):
         real._missed_ratio(trace, moved)
+
+
+def test_a_drive_is_filled_in_order_and_then_aged_at_random(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[Ageing] = []
+    monkeypatch.setattr(EmulatedDevice, "age", lambda _, ageing: done.append(ageing))
+    with (
+        EmulatedBench(PROFILES, SSD, STREAMS, slowdown=1) as bench,
+        bench.open_device("ssd", 0, overrides={}, seed=0, size_bytes=256 * MIB) as device,
+    ):
+        for filled, aged in ((0.5, 64 * MIB), (0.0, 1 << 40), (0.0, 0)):
+            real._use(device, {**VALUES, "filled_ratio": filled, "ageing_bytes": aged})
+    assert [(a.pattern, a.region_bytes, a.written_bytes) for a in done] == [
+        ("sequential", 128 * MIB, 128 * MIB),
+        ("random", 64 * MIB, 128 * MIB),
+        ("random", 256 * MIB, 512 * MIB),
+    ]
 
 
 def test_modes_differ_in_what_they_are_named_for() -> None:

@@ -97,7 +97,9 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
     """Runs TPC-C in one mode and returns what it did, and what was written where.
 
     `values`: device, device_bytes (the drive's size; 0: as it is), mode (dbms.page_writes.MODES),
-    journal_bytes, ageing_bytes (the region that fio has overwritten first), warehouses,
+    journal_bytes, filled_ratio (of the drive, which other data fills in order first), ageing_bytes
+    (the region that fio then overwrites at random), size_ratio_to_paper (sizes and rhythms, such as
+    the journal's commits, are the paper's times this), warehouses,
     connections, warm_up_s and measured_s (of the device's time), buffer_pool_bytes, redo_bytes,
     redo_on (REDO_PLACES), page_cache_bytes (of the host, besides the server's own); optionally
     seed, and `reduced` warehouses of a hundredth of the standard's size. Raises HarnessError:
@@ -122,12 +124,12 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
         leases.open_lease() as lease,
         _redo_folder(v, raw) as redo,
     ):
-        if ageing_bytes := min(int(v["ageing_bytes"]), _drive_bytes(v)):
-            device.age(_ageing(ageing_bytes, int(v.get("seed", 0))))
+        _use(device, v)
         with device.filesystem(
             dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
             journal_mode=mode.journal_mode,
             journal_bytes=int(v["journal_bytes"]),
+            commit_s=filesystems.COMMIT_S * float(v["size_ratio_to_paper"]),
         ) as folder:
             point = _Point(v, mode, bench, device, folder, _settings(v, mode, device, redo))
             measured = point.run(lease.new_folder(traces, "recording-") / "block.parquet")
@@ -159,14 +161,22 @@ def _placement(bench: Bench, mode: PageWrites) -> dict[str, str]:
     return {"placement": "range" if mode.journal_stream else "none"}
 
 
-def _ageing(region_bytes: int, seed: int) -> Ageing:
-    whole = region_bytes // _AGEING_BYTES * _AGEING_BYTES
-    return Ageing(
-        region_bytes=whole,
-        written_bytes=_AGEING_PASSES * whole,
-        block_bytes=_AGEING_BYTES,
-        seed=seed,
-    )
+def _use(device: Device, v: Mapping[str, Any]) -> None:
+    """What the drive has seen before the file system is made on it, nothing of it discarded."""
+    drive = _drive_bytes(v)
+    filled = round(float(v.get("filled_ratio", 0.0)) * drive) // _AGEING_BYTES * _AGEING_BYTES
+    if filled:
+        once = Ageing(region_bytes=filled, written_bytes=filled, block_bytes=_AGEING_BYTES)
+        device.age(replace(once, pattern="sequential"))
+    aged = min(int(v["ageing_bytes"]), drive) // _AGEING_BYTES * _AGEING_BYTES
+    if aged:
+        twice = Ageing(
+            region_bytes=aged,
+            written_bytes=_AGEING_PASSES * aged,
+            block_bytes=_AGEING_BYTES,
+            seed=int(v.get("seed", 0)),
+        )
+        device.age(twice)
 
 
 @contextmanager
