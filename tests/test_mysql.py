@@ -18,7 +18,7 @@ import pytest
 from conftest import loop_device, mounted
 
 from harness import cleaning
-from harness.dbms import mysql
+from harness.dbms import innodb, mysql
 from harness.dbms.innodb import MARIADB, MYSQL, InnodbSettings, Release
 from harness.dbms.mysql import Server
 from harness.errors import (
@@ -372,6 +372,43 @@ def test_a_full_device_is_told(place: Path) -> None:
 
 
 @pytest.mark.real
+def test_one_that_stands_still_writes_nothing_and_goes_on(copied: Path) -> None:
+    def written() -> tuple[str, ...]:
+        facts = Path(f"/proc/{server.pid}/io").read_text()
+        return tuple(line for line in facts.splitlines() if line.startswith(("syscw", "wchar")))
+
+    with mysql.run(copied, SMALL) as server:
+        ask(server, "INSERT INTO kept.rows_of SELECT seq FROM kept.seq_3_to_999")
+        with server.paused():
+            assert Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+            before = written()
+            select.select([], [], [], 1.5)  # longer than InnoDB's own rounds
+            assert written() == before
+        assert len(numbers(server)) == 999
+        server.kill()
+        with server.paused():  # nothing is left to stand still
+            pass
+
+
+def test_doublewrite_and_redo_are_found_where_they_are(copied: Path) -> None:
+    """What lies in the doublewrite buffer are copies of pages: their own numbers are others."""
+    with mysql.run(copied, SMALL) as server:
+        ask(server, "INSERT INTO kept.rows_of SELECT seq FROM kept.seq_3_to_9999")
+        product = server.release.product
+    parts = innodb.doublewrite_parts(copied, SMALL.page_bytes)
+    assert parts
+    assert all(part.file.is_relative_to(copied) for part in parts)
+    if product == MARIADB:
+        assert [p.file.name for p in parts] == ["ibdata1", "ibdata1"]
+        assert [(p.end_bytes or 0) - p.begin_bytes for p in parts] == [1 << 20, 1 << 20]
+        content = (copied / "ibdata1").read_bytes()
+        first = parts[0].begin_bytes
+        number = int.from_bytes(content[first + 4 : first + 8], "big")
+        assert number != first // SMALL.page_bytes
+    files = innodb.redo_files(copied)
+    assert sum(file.stat().st_size for file in files) == SMALL.redo_bytes
+
+
 def test_every_page_is_checked_and_a_torn_one_is_found(copied: Path) -> None:
     with mysql.run(copied, SMALL) as server:
         ask(

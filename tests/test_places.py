@@ -123,6 +123,41 @@ def test_a_device_is_not_smaller_than_its_places(tmp_path: Path) -> None:
         places.accesses_per_lba(trace, {"a": [(0, 1024)]}, 512)
 
 
+def test_pages_are_counted_by_their_number_in_the_file(tmp_path: Path) -> None:
+    """A file of three pages in two pieces, the second of which comes first on the device."""
+    block, page = 4096, 16384
+    file = [(10 * block, 16 * block), (2 * block, 8 * block)]
+    requests = [
+        (10 * 8, 4 * 8, "write"),  # page 0
+        (14 * 8, 2 * 8, "write"),  # half of page 1
+        (2 * 8, 6 * 8, "write"),  # the other half, and page 2
+        (4 * 8, 1 * 8, "write"),  # a quarter of page 2
+        (10 * 8, 4 * 8, "read"),
+        (0, 2 * 8, "write"),  # before it
+        (16 * 8, 9 * 8, "write"),  # behind it
+    ]
+    trace = trace_of([*requests], tmp_path / "t.parquet")
+    found = places.page_writes(trace, {"file": file, "other": [(20 * block, 25 * block)]}, page)
+    assert list(found["file"]) == [1.0, 1.0, 1.25]
+    assert list(found["other"]) == [1.0, 0.25]
+    for pages, ranges in ((1000, file), (page, [(512, 8192)])):
+        with pytest.raises(BadParameter, match="must be multiples of 4096"):
+            places.page_writes(trace, {"file": ranges}, pages)
+
+
+@given(requests=REQUESTS)
+def test_pages_of_all_places_are_all_that_was_written(
+    requests: list[Request], tmp_path: Path
+) -> None:
+    """In whole blocks: against a count of each."""
+    whole = [(8 * lba, 8 * sectors, op) for lba, sectors, op in requests]
+    trace = trace_of(whole, tmp_path / "t.parquet")
+    ranges = {"all": [(0, 200 * 4096)]}
+    [found] = places.page_writes(trace, ranges, 4096).values()
+    touched = Counter(b for lba, n, op in requests for b in range(lba, lba + n) if op == "write")
+    assert [int(n) for n in found] == [touched[block] for block in range(200)]
+
+
 # --- files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.errors import HarnessError
 from harness.paths import Project
@@ -93,3 +94,28 @@ def test_parameters_that_are_not_as_described(checkout: Project) -> None:
         open_session(checkout, "grace_hash_join", "simulated", Options()),
     ):
         pass
+
+
+@pytest.mark.parametrize("tier", ["simulated", "emulated"])
+def test_a_tiers_drives_may_differ_from_their_profiles(checkout: Project, tier: str) -> None:
+    """By `overrides` of the bench in params.yaml; who runs it has the last word."""
+    path = checkout.root / "params.yaml"
+    chosen = yaml.safe_load(path.read_text())
+    chosen["grace_hash_join"][tier]["bench"]["devices"].pop("hdd")  # which has no such parameter
+    path.write_text(yaml.safe_dump(chosen))
+    plain = identity(checkout, tier, Options())
+    chosen["grace_hash_join"][tier]["bench"]["overrides"] = {"read_latency": "9 us"}
+    path.write_text(yaml.safe_dump(chosen))
+    assert identity(checkout, tier, Options()) != plain
+    asked = Options(overrides={"read_latency": "11 us"})
+    both = identity(checkout, tier, asked)
+    assert both != identity(checkout, tier, Options())
+    chosen["grace_hash_join"][tier]["bench"]["overrides"] = {}
+    path.write_text(yaml.safe_dump(chosen))
+    assert identity(checkout, tier, asked) == both
+
+
+def identity(project: Project, tier: str, asked: Options) -> str:
+    """What a result on the SSD depends on."""
+    with open_session(project, "grace_hash_join", tier, asked) as session:
+        return str(session.bench.identity("ssd")["profile"])

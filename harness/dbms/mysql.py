@@ -147,8 +147,9 @@ class Server:
     def paused(self) -> Iterator[None]:
         """It does nothing while the block runs; what it has asked the kernel for goes on."""
         self.check()
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if self.is_running():
+            self.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         try:
             yield
         finally:

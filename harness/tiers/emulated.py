@@ -232,6 +232,11 @@ class EmulatedBench:
         """The experiment's names for its devices."""
         return list(self._names)
 
+    @property
+    def overrides(self) -> Mapping[str, str]:
+        """Profile parameters that are not the profile's."""
+        return dict(self._overrides)
+
     def profile_name(self, device: str) -> str:
         """The profile behind one of the experiment's names. Raises UnknownName."""
         if device not in self._names:

@@ -65,10 +65,11 @@ class MsdjTpcc:
         self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
     ) -> Measurement:
         """One mode with one journal: ageing, load, warm-up, and the measured interval."""
+        variant = parameters.variants.get(str(point.values["variant"]))
+        overrides = variant.overrides if variant else {}
         if isinstance(bench, SimulatedBench):
-            variant = parameters.variants.get(str(point.values["variant"]))
-            return model.run_point(point.values, variant.overrides if variant else {}, bench)
-        return real.run_point(point.values, bench, raw)
+            return model.run_point(point.values, overrides, bench)
+        return real.run_point(point.values, bench, raw, overrides)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figures, beside its claims."""

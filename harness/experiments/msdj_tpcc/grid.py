@@ -86,7 +86,7 @@ class Parameters(BaseModel):
     `page_cache`: memory besides the server's. `device`: the drive's size, if it is to be a smaller
     one that behaves alike. `ageing`: the region that is overwritten at random first, the whole
     drive if larger. `filled_ratio`: how much of the drive holds other data, which nobody touches,
-    before all that; on a tier with a kernel ageing the whole drive does the same.
+    before all that.
     """
 
     model_config = ConfigDict(extra="forbid")

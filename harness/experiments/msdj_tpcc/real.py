@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,10 +30,12 @@ from harness.devices import filesystems, write_shares
 from harness.devices.model import waf_of
 from harness.devices.profiles import NamedRange
 from harness.devices.write_shares import Sampler, Writes
-from harness.errors import BadParameter, DataCorrupted, TargetError
+from harness.errors import BadParameter, DataCorrupted, InvalidRun, TargetError, TraceIncomplete
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.msdj_tpcc import written
 from harness.experiments.msdj_tpcc.written import Layout
+from harness.probes import analysis, counters
+from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, Device
 from harness.workloads.ageing import Ageing
@@ -50,11 +52,14 @@ _BLOCK_BYTES: Final = 4096
 _AGEING_PASSES: Final = 2
 """The first fills the region; in the second the drive collects garbage."""
 
+_AGEING_BYTES: Final = 16384
+"""Of one of fio's writes: a page of InnoDB's. The paper does not say."""
+
 _PROCESSES: Final = 2
 _CLIENT_BYTES: Final = 1 << 20
-_SERVER_BYTES: Final = 64 << 20
-"""What a connection and a server need besides the buffer pool. Estimates: what is measured decides
-as soon as it is more."""
+_SERVER_BYTES: Final = 16 << 20
+"""What connections and the server will need besides what a loaded server has. Estimates: what is
+measured decides as soon as it is more."""
 
 _DIRTY_RATIO: Final = 0.2
 """Of the page cache, what may wait to be written: the kernel's own default (vm.dirty_ratio)."""
@@ -65,6 +70,7 @@ for data centres."""
 
 _WAREHOUSE_BYTES: Final = 128 << 20
 _SYSTEM_BYTES: Final = 512 << 20
+_MOST_MISSED: Final = 0.01
 _SAMPLES: Final = 60
 _INTERVALS: Final = 30
 _QUIET_S: Final = 300.0
@@ -87,14 +93,22 @@ def _drive_bytes(values: Mapping[str, Scalar]) -> int:
     return data + int(values["journal_bytes"]) + int(values["redo_bytes"]) + _SYSTEM_BYTES
 
 
-def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
+def run_point(
+    values: Mapping[str, Scalar],
+    bench: Bench,
+    raw: Path,
+    overrides: Mapping[str, str] | None = None,
+) -> Measurement:
     """Runs TPC-C in one mode and returns what it did, and what was written where.
 
     `values`: device, device_bytes (the drive's size; 0: as it is), mode (dbms.page_writes.MODES),
-    journal_bytes, ageing_bytes (the region that fio has overwritten first), warehouses,
-    connections, warm_up_s and measured_s (of the device's time), buffer_pool_bytes, redo_bytes,
-    redo_on (REDO_PLACES), page_cache_bytes (of the host, besides the server's own); optionally
-    seed, and `reduced` warehouses of a hundredth of the standard's size. Raises HarnessError:
+    journal_bytes, filled_ratio (of the drive, which other data fills in order first), ageing_bytes
+    (the region that fio then overwrites at random), size_ratio_to_paper (sizes and rhythms, such as
+    the journal's commits, are the paper's times this), warehouses, connections, warm_up_s and
+    measured_s (of the device's time), buffer_pool_bytes, redo_bytes, redo_on (REDO_PLACES),
+    page_cache_bytes (of the host, besides the server's own); optionally
+    seed, and `reduced` warehouses of a hundredth of the standard's size. `overrides`: parameters of
+    a modelled drive. Raises HarnessError:
     DataCorrupted if one of TPC-C's twelve conditions or a page's checksum does not hold, InvalidRun
     if the drive's replies left late or its count of the journal is not the kernel's. Whatever it
     started has ended then.
@@ -109,31 +123,36 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
         bench.open_device(
             str(v["device"]),
             needed_bytes(v),
-            overrides=_placement(bench, mode),
+            overrides={**(overrides or {}), **_placement(bench, mode)},
             seed=int(v.get("seed", 0)),
             size_bytes=int(v["device_bytes"]),
         ) as device,
         leases.open_lease() as lease,
         _redo_folder(v, raw) as redo,
     ):
-        if ageing_bytes := min(int(v["ageing_bytes"]), _drive_bytes(v)):
-            device.age(_ageing(ageing_bytes, int(v.get("seed", 0))))
+        _use(device, v)
         with device.filesystem(
             dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
             journal_mode=mode.journal_mode,
             journal_bytes=int(v["journal_bytes"]),
+            commit_s=filesystems.COMMIT_S * float(v["size_ratio_to_paper"]),
         ) as folder:
             point = _Point(v, mode, bench, device, folder, _settings(v, mode, device, redo))
-            trace = lease.new_folder(traces, "recording-") / "block.parquet"
-            metrics, series = point.run(trace)
-        kept = traces / "block.parquet"
-        trace.replace(kept)
-        return Measurement(metrics, series, block_trace=kept)
+            measured = point.run(lease.new_folder(traces, "recording-") / "block.parquet")
+            assert measured.block_trace is not None
+            kept = traces / "block.parquet"
+            measured.block_trace.replace(kept)
+        return replace(measured, block_trace=kept)
 
 
 def _check(v: Mapping[str, Any], mode: PageWrites) -> None:
     if v["redo_on"] not in REDO_PLACES:
         raise BadParameter(f"redo_on {v['redo_on']!r}: one of {', '.join(REDO_PLACES)}")
+    if v.get("doublewrite_on", "device") != "device":
+        raise TargetError(
+            "a real server has its doublewrite buffer beside its data: doublewrite_on elsewhere is "
+            "for the tier simulated"
+        )
     if mode.file_system_block_bytes != _BLOCK_BYTES:
         raise TargetError(
             f"mode {v['mode']} wants file-system blocks of {mode.file_system_block_bytes} B, which "
@@ -148,9 +167,22 @@ def _placement(bench: Bench, mode: PageWrites) -> dict[str, str]:
     return {"placement": "range" if mode.journal_stream else "none"}
 
 
-def _ageing(region_bytes: int, seed: int) -> Ageing:
-    whole = region_bytes // _BLOCK_BYTES * _BLOCK_BYTES
-    return Ageing(region_bytes=whole, written_bytes=_AGEING_PASSES * whole, seed=seed)
+def _use(device: Device, v: Mapping[str, Any]) -> None:
+    """What the drive has seen before the file system is made on it, nothing of it discarded."""
+    drive = _drive_bytes(v)
+    filled = round(float(v.get("filled_ratio", 0.0)) * drive) // _AGEING_BYTES * _AGEING_BYTES
+    if filled:
+        once = Ageing(region_bytes=filled, written_bytes=filled, block_bytes=_AGEING_BYTES)
+        device.age(replace(once, pattern="sequential"))
+    aged = min(int(v["ageing_bytes"]), drive) // _AGEING_BYTES * _AGEING_BYTES
+    if aged:
+        twice = Ageing(
+            region_bytes=aged,
+            written_bytes=_AGEING_PASSES * aged,
+            block_bytes=_AGEING_BYTES,
+            seed=int(v.get("seed", 0)),
+        )
+        device.age(twice)
 
 
 @contextmanager
@@ -181,6 +213,17 @@ class _Look:
 
     innodb: dict[str, int]
     commits: int
+    kernel: BlockCounters
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The measured interval: clients, samples of the drive's writes, its counters, the trace."""
+
+    run: Run
+    samples: list[Writes]
+    counters: dict[str, int | float]
+    trace: Path
 
 
 @dataclass
@@ -199,8 +242,8 @@ class _Point:
         self.block_device = filesystems.device_of(self.folder)
         self.data = self.folder / "mysql"
 
-    def run(self, trace: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Metrics and series; the block trace of the measured interval lies at `trace`."""
+    def run(self, trace: Path) -> Measurement:
+        """Everything, once; the block trace is written to `trace`, or beside it."""
         if self.device.writes() is not None or self.mode.journal_stream:
             self.device.streams(_journal_ranges(self.block_device))
         with mysql.run(self.data, self.settings, bounded=True, stop_limit_s=_STOP_S) as server:
@@ -210,28 +253,28 @@ class _Point:
             memory = self._bounded(server)
             self.device.begin()
             self._run_clients(server, memory, address, float(self.values["warm_up_s"]))
-            run, samples, found = self._measure(server, memory, address, trace)
+            measured = self._measure(server, memory, address, trace)
             with self.device.unpaced():
                 consistency.assure(address)
                 places = self._layout(server)
                 server.stop(_STOP_S)
                 self._check_pages()
         metrics = {
-            **_of_clients(run, self.device.slowdown),
-            **self._written(trace, places, samples),
-            **written.accesses(trace, places, _size_of(self.block_device)),
+            **_of_clients(measured.run, self.device.slowdown),
+            **self._written(measured, places),
+            **written.accesses(measured.trace, places, _size_of(self.block_device)),
             **_of_innodb(self.looks),
             "journal_commits": self.looks[-1].commits - self.looks[0].commits,
             **memory.metrics(),
-            **found,
+            **measured.counters,
             "server_version": _number(server.release.version),
         }
         series = {
-            **_amplification(samples),
-            **_rates(run, float(self.values["measured_s"]), self.device.slowdown),
-            **written.page_series(trace, places, self.settings.page_bytes),
+            **_amplification(measured.samples),
+            **_rates(measured.run, float(self.values["measured_s"]), self.device.slowdown),
+            **written.page_series(measured.trace, places, self.settings.page_bytes),
         }
-        return metrics, series
+        return Measurement(metrics, series, block_trace=measured.trace)
 
     def _load(self, server: Server, address: Mapping[str, Any]) -> None:
         warehouses = int(self.values["warehouses"])
@@ -255,7 +298,7 @@ class _Point:
             server.cgroup,
             limit_bytes=0,
             page_cache_bytes=int(self.values["page_cache_bytes"]),
-            expected_bytes=self.settings.buffer_pool_bytes + clients + _SERVER_BYTES,
+            expected_bytes=clients + _SERVER_BYTES,
         )
         memory.look()
         return memory
@@ -279,8 +322,8 @@ class _Point:
 
     def _measure(
         self, server: Server, memory: ServerMemory, address: Mapping[str, Any], trace: Path
-    ) -> tuple[Run, list[Writes], dict[str, int | float]]:
-        """The measured interval, recorded from one standstill to the next; the drive's counters."""
+    ) -> _Measured:
+        """The interval, recorded from one standstill to the next."""
         measured_s = float(self.values["measured_s"])
         own = self.device.counted if self.device.counted() else None
         sampler = Sampler(self.device.writes, measured_s * self.device.slowdown / _SAMPLES)
@@ -293,9 +336,15 @@ class _Point:
             run = self._run_clients(server, memory, address, measured_s)
             assert run is not None
             with self._standing_still(server):
-                recording.close()
+                kept = trace
+                try:
+                    recording.close()
+                except TraceIncomplete as error:
+                    kept = Path(error.kept_as)
                 found = self.device.counters()
-        return run, sampler.samples, found
+        moved = self.looks[-1].kernel - self.looks[0].kernel
+        found["trace_missed_ratio"] = _missed_ratio(kept, moved)
+        return _Measured(run, sampler.samples, found, kept)
 
     @contextmanager
     def _standing_still(self, server: Server) -> Iterator[None]:
@@ -303,7 +352,8 @@ class _Point:
         status = server.status()
         with server.paused():
             mounts.sync(self.folder, _QUIET_S)
-            self.looks.append(_Look(status, _commits(self.block_device)))
+            kernel = counters.read(self.block_device)
+            self.looks.append(_Look(status, _commits(self.block_device), kernel))
             yield
 
     def _layout(self, server: Server) -> Layout:
@@ -321,12 +371,10 @@ class _Point:
                 f"is page {first.page} of {first.file.name}: the run is worthless"
             )
 
-    def _written(
-        self, trace: Path, places: Layout, samples: Sequence[Writes]
-    ) -> dict[str, int | float]:
+    def _written(self, measured: _Measured, places: Layout) -> dict[str, int | float]:
         """By place, by the kernel's trace; what the drive made of it, by its own counters."""
-        found: dict[str, int | float] = {**written.written_bytes(trace, places)}
-        if not samples:
+        found: dict[str, int | float] = {**written.written_bytes(measured.trace, places)}
+        if not (samples := measured.samples):
             return {**found, "host_written_bytes": sum(found.values())}
         first, last = samples[0], samples[-1]
         grown = {name: n - first.counters[name] for name, n in last.counters.items()}
@@ -339,6 +387,27 @@ class _Point:
             "waf_ratio": waf_of(grown),
             "journal_waf_ratio": journal.waf,
         }
+
+
+def _missed_ratio(trace: Path, moved: BlockCounters) -> float:
+    """Which part of the bytes that the kernel has counted is not in the trace.
+
+    On a busy machine it may skip a probe, and a request is not recorded; that much does not change
+    what is made of the trace here. Raises InvalidRun if it is more.
+    """
+    seen = analysis.latencies(trace).set_index("op").bytes
+    sectors = {"read": moved.read_sectors, "write": moved.write_sectors}
+    ratios = [
+        abs(1 - seen.get(op, 0) / (count * counters.SECTOR_BYTES))
+        for op, count in sectors.items()
+        if count
+    ]
+    if (worst := max(ratios, default=0.0)) > _MOST_MISSED:
+        raise InvalidRun(
+            f"the block trace and the kernel's count differ by {worst:.2%}: run it again while "
+            "this machine has less to do"
+        )
+    return worst
 
 
 def _journal_ranges(block_device: Path) -> list[NamedRange]:
