@@ -101,7 +101,7 @@ def _emulated(project: Project) -> Iterator[Figure]:
     except BadParameter as error:
         yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, missing=str(error))
         return
-    deviation = float((table.waf_ratio_ratio - 1.0).abs().max())
+    deviation = float((table.waf_ratio - 1.0).abs().max())
     yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, [deviation])
 
 
