@@ -153,7 +153,7 @@ void Engine::commit(Process self) {
 void Engine::make_durable(Process self, Lsn upto) {
   while (durable_ < upto) {
     if (log_writing_) {
-      durable_list_.wait(self, [&] { return !log_writing_; });
+      durable_list_.wait(self, [&] { return !log_writing_ || durable_ >= upto; });
       continue;
     }
     log_writing_ = true;
