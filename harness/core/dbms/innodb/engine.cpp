@@ -189,12 +189,12 @@ void Engine::flush(Process self) {
   if (!batch_.empty()) {
     make_durable(self, lsn_);  // the log goes before the pages
     batch_pages_.clear();
-    for (const FrameId frame : batch_) {
-      batch_pages_.push_back(pool_.at(frame).page);
-      pool_.clean(frame);
-    }
+    for (const FrameId frame : batch_) batch_pages_.push_back(pool_.at(frame).page);
     storage_.write(self, batch_pages_);
-    for (const FrameId frame : batch_) pool_.at(frame).writing = false;
+    for (const FrameId frame : batch_) {
+      pool_.at(frame).writing = false;
+      pool_.clean(frame);  // not before: until now a crash would need the log for it
+    }
   }
   FLASHLAB_CHECK(!batch_.empty() || for_frames);
   ++counters_.batches;
