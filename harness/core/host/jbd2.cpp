@@ -91,20 +91,17 @@ void Jbd2::checkpoint(Process self) {
   Transaction& oldest = kept_.front();
   ++counters_.checkpoints;
   Transfers transfers(machine_, self);
-  bool waits_for_commit = false;
+  Tid superseding = 0;  // the last transaction that has some of its buffers
   for (const Buffer buffer : oldest.buffers) {
     if (holds(oldest, buffer)) {
       write_home(transfers, buffer);
-    } else if (tid_[buffer] > committed_) {
-      waits_for_commit = true;
+    } else {
+      superseding = std::max(superseding, tid_[buffer]);
     }
   }
   transfers.wait();
-  if (waits_for_commit) {
-    const Tid needed = running_.tid;
-    request_commit(needed);
-    wait_for(self, needed);
-  }
+  request_commit(superseding);
+  wait_for(self, superseding);
   // What was written home must be there before the ring forgets it; then the superblock says so.
   transfers.run({Op::flush, Lba{}, Sectors{}});
   transfers.run({Op::write, parameters_.begin, Sectors{kFsBlockSectors}, true, parameters_.stream});

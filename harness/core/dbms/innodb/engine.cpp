@@ -63,6 +63,7 @@ FrameId Engine::fetch(Process self, const Touch& touch) {
     pool_.at(frame).reading = true;
     storage_.read(self, touch.page);
     pool_.at(frame).reading = false;
+    ++reads_ended_;
     read_list_.wake_all();
     counters_.read_wait += machine_.now() - begin;
     return frame;
@@ -80,9 +81,14 @@ FrameId Engine::fetch(Process self, const Touch& touch) {
 FrameId Engine::frame_for(Process self, PageId page) {
   const Nanos begin = machine_.now();
   while (pool_.free_frames() == 0 && !evict_one()) {
-    call_cleaner();
-    const std::uint64_t batches = counters_.batches;
-    flushed_list_.wait(self, [&] { return counters_.batches != batches; });
+    if (cleaner_would_help()) {
+      call_cleaner();
+      const std::uint64_t batches = counters_.batches;
+      flushed_list_.wait(self, [&] { return counters_.batches != batches; });
+    } else {
+      const std::uint64_t reads = reads_ended_;
+      read_list_.wait(self, [&] { return reads_ended_ != reads; });
+    }
     counters_.frame_wait += machine_.now() - begin;
     if (pool_.find(page) != kNone) return kNone;
   }
@@ -104,6 +110,16 @@ bool Engine::evict_one() {
       return true;
     }
     frame = f.newer;
+  }
+  return false;
+}
+
+// Not if all that could be evicted is still being read.
+bool Engine::cleaner_would_help() {
+  FrameId frame = pool_.oldest();
+  for (std::uint32_t looked = 0; frame != kNone && looked < kLookedAtToEvict; ++looked) {
+    if (!pool_.at(frame).reading) return true;
+    frame = pool_.at(frame).newer;
   }
   return false;
 }
@@ -153,7 +169,7 @@ void Engine::commit(Process self) {
 void Engine::make_durable(Process self, Lsn upto) {
   while (durable_ < upto) {
     if (log_writing_) {
-      durable_list_.wait(self, [&] { return !log_writing_; });
+      durable_list_.wait(self, [&] { return !log_writing_ || durable_ >= upto; });
       continue;
     }
     log_writing_ = true;
@@ -189,12 +205,12 @@ void Engine::flush(Process self) {
   if (!batch_.empty()) {
     make_durable(self, lsn_);  // the log goes before the pages
     batch_pages_.clear();
-    for (const FrameId frame : batch_) {
-      batch_pages_.push_back(pool_.at(frame).page);
-      pool_.clean(frame);
-    }
+    for (const FrameId frame : batch_) batch_pages_.push_back(pool_.at(frame).page);
     storage_.write(self, batch_pages_);
-    for (const FrameId frame : batch_) pool_.at(frame).writing = false;
+    for (const FrameId frame : batch_) {
+      pool_.at(frame).writing = false;
+      pool_.clean(frame);  // not before: until now a crash would need the log for it
+    }
   }
   FLASHLAB_CHECK(!batch_.empty() || for_frames);
   ++counters_.batches;

@@ -67,6 +67,7 @@ class Engine {
   FrameId fetch(host::Process self, const tpcc::Touch& touch);
   FrameId frame_for(host::Process self, PageId page);
   bool evict_one();
+  [[nodiscard]] bool cleaner_would_help();
   void call_cleaner();
   void change(host::Process self, PageId page, std::uint16_t redo_bytes);
   void make_durable(host::Process self, Lsn upto);
@@ -88,6 +89,7 @@ class Engine {
   Lsn durable_ = 1;
   bool log_writing_ = false;
   bool frames_wanted_ = false;
+  std::uint64_t reads_ended_ = 0;
   bool stopped_ = false;
   std::vector<FrameId> batch_;
   std::vector<PageId> batch_pages_;
