@@ -53,20 +53,20 @@ void Engine::touch(Process self, const Touch& touch) {
 }
 
 FrameId Engine::fetch(Process self, const Touch& touch) {
-  FrameId frame = pool_.find(touch.page);
+  const FrameId frame = pool_.find(touch.page);
   if (frame != kNone && !pool_.at(frame).reading) return frame;
   const Nanos begin = machine_.now();
-  if (frame == kNone) frame = frame_for(self, touch.page);
-  if (frame != kNone) {
-    if (touch.access == Access::create) return frame;
+  const FrameId mine = frame == kNone ? frame_for(self, touch.page) : kNone;
+  if (mine != kNone) {
+    if (touch.access == Access::create) return mine;
     ++counters_.misses;
-    pool_.at(frame).reading = true;
+    pool_.at(mine).reading = true;
     storage_.read(self, touch.page);
-    pool_.at(frame).reading = false;
+    pool_.at(mine).reading = false;
     ++reads_ended_;
     read_list_.wake_all();
     counters_.read_wait += machine_.now() - begin;
-    return frame;
+    return mine;
   }
   // Somebody else reads it, and might lose it again before this one runs.
   read_list_.wait(self, [&] {

@@ -1,0 +1,465 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/prng.hpp"
+#include "host/jbd2.hpp"
+#include "repeat.hpp"
+#include "serial_device.hpp"
+
+namespace flashlab::host {
+namespace {
+
+using namespace literals;
+using testing_host::device_of;
+using testing_host::machine_over;
+
+constexpr Lba kJournal{8 * 1000};
+constexpr Lba kPages{8 * 10'000};
+constexpr Lba kInodes{8 * 50'000};
+constexpr std::uint32_t kPageBuffers = 120;
+constexpr std::uint32_t kInodeBuffers = 40;
+constexpr std::uint32_t kBuffers = kPageBuffers + kInodeBuffers;
+constexpr std::int64_t kPageBlocks = 4;
+constexpr StreamId kStream = 1;
+
+JournalParameters ring_of(std::int64_t blocks) {
+  JournalParameters p;
+  p.begin = kJournal;
+  p.blocks = blocks;
+  p.stream = kStream;
+  p.commit_interval = 5'000_ms;
+  p.expire = 30'000_ms;
+  return p;
+}
+
+std::int64_t blocks_of(Buffer buffer) { return buffer < kPageBuffers ? kPageBlocks : 1; }
+
+using Version = std::uint64_t;
+using Contents = std::map<Buffer, Version>;
+
+// What the journal's users and the device know of each buffer's versions, request by request: the
+// slow, obvious opposite of the journal's own bookkeeping. Checks what may be written when.
+class Reference {
+ public:
+  struct Written {
+    Contents contents;
+    std::set<std::int64_t> blocks;  // of the ring
+    bool complete = false;          // the commit record is there
+  };
+
+  explicit Reference(std::int64_t ring_blocks) : ring_blocks_(ring_blocks) {}
+
+  // `buffer` has joined the running transaction, and is changed.
+  void change(Buffer buffer) { running_[buffer] = ++version[buffer]; }
+  // What a sync that begins now will promise.
+  [[nodiscard]] Contents all() const { return version; }
+  void promise(const Contents& contents) {
+    for (const auto& [buffer, v] : contents) promised_[buffer] = std::max(promised_[buffer], v);
+  }
+
+  void see(const Request& request) {
+    ++requests;
+    if (request.op == Op::flush) flushed_ = true;
+    if (request.op != Op::write) return;
+    const std::int64_t at = (request.lba - kJournal).count() / 8;
+    if (at < 0 || at >= ring_blocks_) return see_home(request);
+    EXPECT_EQ(request.stream, kStream);
+    const std::int64_t length = request.sectors.count() / 8;
+    EXPECT_LE(at + length, ring_blocks_);
+    if (at == 0) return;  // the superblock
+    see_ring(at, length, request.fua);
+  }
+
+  // What a power cut now would leave, after recovery.
+  [[nodiscard]] Contents recovered() const {
+    Contents found = home_;
+    for (std::size_t i = whole_from_; i < ring.size(); ++i) {
+      if (!ring[i].complete) continue;
+      for (const auto& [buffer, v] : ring[i].contents) found[buffer] = v;
+    }
+    return found;
+  }
+  void check_promises() const {
+    const Contents found = recovered();
+    for (const auto& [buffer, v] : promised_) {
+      const auto there = found.find(buffer);
+      ASSERT_TRUE(there != found.end()) << "buffer " << buffer << " is lost";
+      ASSERT_GE(there->second, v) << "buffer " << buffer;
+    }
+  }
+  [[nodiscard]] Version home(Buffer buffer) const {
+    const auto there = home_.find(buffer);
+    return there == home_.end() ? 0 : there->second;
+  }
+
+  Contents version;
+  std::vector<Written> ring;  // transactions, the oldest first
+  std::uint64_t requests = 0;
+  std::uint64_t home_writes = 0;
+  bool committing = false;
+
+ private:
+  void see_ring(std::int64_t at, std::int64_t length, bool is_record) {
+    if (!committing) {
+      ASSERT_FALSE(is_record) << "a record without a transaction";
+      ring.push_back({std::exchange(running_, {}), {}, false});
+      committing = true;
+      flushed_ = false;
+    }
+    for (std::int64_t block = at; block < at + length; ++block) overwrite(block);
+    if (!is_record) return;
+    EXPECT_TRUE(flushed_) << "blocks go before the record";
+    EXPECT_EQ(length, 1);
+    committing = false;
+    finish(ring.back());
+  }
+  void finish(Written& t) {
+    t.complete = true;
+    std::int64_t blocks = 0;
+    for (const auto& [buffer, v] : t.contents) {
+      blocks += blocks_of(buffer);
+      committed_[buffer] = v;
+    }
+    const std::int64_t descriptors = std::max<std::int64_t>((blocks + 253) / 254, 1);
+    EXPECT_EQ(static_cast<std::int64_t>(t.blocks.size()), blocks + descriptors + 1);
+  }
+  // Nobody needs what the ring has there: it is at home, or part of a later transaction.
+  void overwrite(std::int64_t block) {
+    const std::size_t self = ring.size() - 1;
+    const auto [owner, is_first] = owner_.try_emplace(block, self);
+    const std::size_t before = std::exchange(owner->second, self);
+    ASSERT_TRUE(is_first || before != self) << "a transaction overwrites itself";
+    ring.back().blocks.insert(block);
+    if (is_first || before < whole_from_) return;
+    whole_from_ = before + 1;
+    for (const auto& [buffer, v] : ring[before].contents) {
+      EXPECT_TRUE(home(buffer) >= v || committed_[buffer] > v)
+          << "block " << block << " of buffer " << buffer << " is still needed";
+    }
+  }
+  void see_home(const Request& request) {
+    const auto of = [&](Lba begin, std::int64_t blocks, std::uint32_t count) {
+      const std::int64_t sectors = (request.lba - begin).count();
+      const bool inside = sectors >= 0 && sectors < 8 * blocks * count;
+      EXPECT_TRUE(!inside || request.sectors.count() == 8 * blocks) << "a buffer is one write";
+      return inside ? std::optional<Buffer>(sectors / (8 * blocks)) : std::nullopt;
+    };
+    std::optional<Buffer> buffer = of(kPages, kPageBlocks, kPageBuffers);
+    if (!buffer) {
+      buffer = of(kInodes, 1, kInodeBuffers);
+      ASSERT_TRUE(buffer) << "it belongs to nobody";
+      *buffer += kPageBuffers;
+    }
+    EXPECT_EQ(request.stream, 0);
+    ++home_writes;
+    EXPECT_FALSE(running_.contains(*buffer)) << "a younger version is not committed yet";
+    EXPECT_FALSE(committing && ring.back().contents.contains(*buffer))
+        << "a younger version is being committed";
+    EXPECT_GT(committed_[*buffer], home(*buffer)) << "it is there already";
+    home_[*buffer] = committed_[*buffer];
+  }
+
+  std::int64_t ring_blocks_;
+  Contents running_;
+  Contents home_;
+  Contents promised_;
+  Contents committed_;
+  std::map<std::int64_t, std::size_t> owner_;  // by block of the ring: who has written it last
+  std::size_t whole_from_ = 0;                 // of older transactions something was overwritten
+  bool flushed_ = false;
+};
+
+enum : Process { committer, flusher, services };
+
+class World {
+ public:
+  explicit World(const JournalParameters& p)
+      : machine(machine_over()),
+        reference(p.blocks),
+        journal(*machine, p, regions(), [this](Buffer b) { home.push_back(b); }) {
+    machine->watch([this](const Request& request, Nanos) {
+      reference.see(request);
+      if (on_request) on_request();
+    });
+  }
+
+  static std::vector<BufferRegion> regions() {
+    return {{kPages, kPageBlocks, kPageBuffers}, {kInodes, 1, kInodeBuffers}};
+  }
+  // `users` bodies beside the journal's own processes, which end after them.
+  void run(std::uint32_t users, const std::function<void(Process)>& body) {
+    std::uint32_t left = users;
+    machine->run(
+        services + users,
+        [&](Process self) {
+          if (self == committer) return journal.commit_until_stopped(self);
+          if (self == flusher) return journal.write_back_until_stopped(self);
+          body(self);
+          if (--left == 0) journal.stop();
+        },
+        Cancel());
+  }
+  void dirty(Process self, Buffer buffer) {
+    journal.dirty(self, buffer);
+    reference.change(buffer);
+  }
+  void sync(Process self) {
+    const Contents before = reference.all();
+    journal.sync(self);
+    reference.promise(before);
+  }
+  void sleep(Process self, Nanos length) { machine->sleep_until(self, machine->now() + length); }
+
+  std::unique_ptr<Machine> machine;
+  Reference reference;
+  std::vector<Buffer> home;  // as the journal has told
+  Jbd2 journal;
+  std::function<void()> on_request;
+};
+
+// --- against the reference
+
+struct Load {
+  std::int64_t ring_blocks;
+  std::uint32_t users;
+  std::uint32_t buffers;  // that they change, of each kind's first
+  Nanos pause;
+};
+
+void change_and_sync(World& world, Process self, Prng& random, const Load& load) {
+  const auto changes = 1 + random.below(12);
+  for (std::uint64_t i = 0; i < changes; ++i) {
+    const auto buffer = static_cast<Buffer>(random.below(load.buffers));
+    world.dirty(
+        self, random.below(3) == 0 ? kPageBuffers + buffer % kInodeBuffers : buffer % kPageBuffers);
+  }
+  if (random.below(3) != 0) world.sync(self);
+  if (load.pause > Nanos{0}) {
+    const auto longest = static_cast<std::uint64_t>(load.pause.count());
+    world.sleep(self, Nanos{static_cast<std::int64_t>(random.below(longest))});
+  }
+}
+
+void run_random(const Load& load, std::uint64_t seed) {
+  JournalParameters p = ring_of(load.ring_blocks);
+  p.commit_interval = 300_ms;
+  p.expire = 2'000_ms;
+  World world(p);
+  Prng cuts(seed + 1000);
+  world.on_request = [&] {
+    if (cuts.below(20) == 0) world.reference.check_promises();
+  };
+  world.run(load.users, [&](Process self) {
+    Prng random(mix64(seed) + self);
+    for (int i = 0; i < 120 && !testing::Test::HasFailure(); ++i) {
+      change_and_sync(world, self, random, load);
+    }
+    world.sync(self);
+    world.reference.check_promises();
+  });
+  EXPECT_FALSE(world.reference.committing);
+  EXPECT_EQ(world.reference.recovered(), world.reference.version) << "all was synced";
+  const JournalCounters& counted = world.journal.counters();
+  EXPECT_EQ(counted.commits, world.reference.ring.size());
+  EXPECT_EQ(world.home.size(), world.reference.home_writes);
+  std::int64_t home_blocks = 0;
+  for (const Buffer buffer : world.home) home_blocks += blocks_of(buffer);
+  EXPECT_EQ(counted.home_blocks, static_cast<std::uint64_t>(home_blocks));
+  Bytes ring;
+  for (const auto& s : device_of(*world.machine).of(Op::write)) {
+    const bool inside =
+        s.begin >= to_bytes(kJournal) && s.begin < to_bytes(kJournal) + 4_KiB * load.ring_blocks;
+    if (inside) ring += s.length;
+  }
+  EXPECT_EQ(4_KiB * static_cast<std::int64_t>(counted.written_blocks), ring);
+}
+
+TEST(Jbd2Random, NothingThatWasSyncedIsEverLost) {
+  const std::vector<Load> loads{
+      {64, 1, 160, Nanos{0}}, {64, 6, 160, Nanos{0}}, {64, 4, 12, 20_ms},
+      {256, 6, 160, 100_ms},  {1024, 4, 160, 200_ms}, {100, 8, 30, 500_ms},
+  };
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(3 * repeats()); ++seed) {
+    for (const Load& load : loads) {
+      SCOPED_TRACE(testing::Message()
+                   << "seed " << seed << ", ring " << load.ring_blocks << ", users " << load.users);
+      run_random(load, seed);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+// --- commits
+
+TEST(Jbd2Commit, ABlockThatIsInTheTransactionAlreadyCostsNothing) {
+  World world(ring_of(1024));
+  world.run(1, [&](Process self) {
+    for (int i = 0; i < 1000; ++i) world.dirty(self, 3);
+    world.sync(self);
+    EXPECT_EQ(world.journal.counters().written_blocks, 1U + kPageBlocks + 1U);
+    EXPECT_EQ(world.journal.counters().requests, 2U);
+    EXPECT_EQ(world.reference.ring.back().contents.at(3), 1000U);
+  });
+}
+
+TEST(Jbd2Commit, WithNothingToCommitSyncOnlyFlushes) {
+  World world(ring_of(1024));
+  world.run(1, [&](Process self) {
+    world.sync(self);
+    EXPECT_EQ(world.journal.counters().commits, 0U);
+    EXPECT_EQ(device_of(*world.machine).of(Op::flush).size(), 1U);
+    EXPECT_TRUE(device_of(*world.machine).of(Op::write).empty());
+  });
+}
+
+TEST(Jbd2Commit, WhoSyncsTogetherIsCommittedTogether) {
+  World world(ring_of(1024));
+  world.run(8, [&](Process self) {
+    world.dirty(self, self);
+    world.sync(self);
+  });
+  EXPECT_LE(world.journal.counters().commits, 2U);
+  EXPECT_EQ(world.reference.recovered().size(), 8U);
+}
+
+TEST(Jbd2Commit, ComesAfterItsIntervalByItself) {
+  World world(ring_of(1024));
+  world.run(1, [&](Process self) {
+    world.dirty(self, 1);
+    world.sleep(self, 4'900_ms);
+    EXPECT_EQ(world.journal.counters().commits, 0U);
+    world.sleep(self, 1'400_ms);
+    EXPECT_EQ(world.journal.counters().commits, 1U);
+    world.sleep(self, 20'000_ms);
+    EXPECT_EQ(world.journal.counters().commits, 1U) << "nothing else is dirty";
+  });
+}
+
+TEST(Jbd2Commit, ATransactionIsAtMostAQuarterOfTheRing) {
+  World world(ring_of(256));
+  world.run(1, [&](Process self) {
+    for (Buffer buffer = 0; buffer < kPageBuffers; ++buffer) world.dirty(self, buffer);
+    world.sync(self);
+  });
+  EXPECT_GE(world.reference.ring.size(), 8U);
+  for (const auto& t : world.reference.ring) EXPECT_LE(t.blocks.size(), 63U);
+}
+
+// --- checkpoints
+
+TEST(Jbd2Checkpoint, NothingGoesHomeWhileTheRingHasRoom) {
+  World world(ring_of(4096));
+  world.run(1, [&](Process self) {
+    for (Buffer buffer = 0; buffer < kBuffers; ++buffer) {
+      world.dirty(self, buffer);
+      if (buffer % 10 == 0) world.sync(self);
+    }
+    world.sync(self);
+    EXPECT_TRUE(world.home.empty());
+    EXPECT_EQ(world.journal.counters().checkpoints, 0U);
+  });
+}
+
+TEST(Jbd2Checkpoint, WhatIsJournaledAgainIsNotWrittenHome) {
+  World world(ring_of(256));
+  world.run(1, [&](Process self) {
+    for (int round = 0; round < 200; ++round) {
+      for (Buffer buffer = 0; buffer < 8; ++buffer) world.dirty(self, buffer);
+      world.sync(self);
+    }
+  });
+  EXPECT_TRUE(world.home.empty()) << "each transaction supersedes the one before";
+  EXPECT_EQ(world.journal.counters().home_blocks, 0U);
+}
+
+TEST(Jbd2Checkpoint, WritesTheOldestTransactionHomeAndWaits) {
+  World world(ring_of(256));
+  world.run(1, [&](Process self) {
+    for (Buffer buffer = 0; buffer < kPageBuffers; ++buffer) {
+      world.dirty(self, buffer);
+      world.sync(self);
+    }
+  });
+  const JournalCounters& counted = world.journal.counters();
+  EXPECT_GT(counted.checkpoints, 50U);
+  EXPECT_EQ(counted.expired_blocks, 0U);
+  EXPECT_GT(counted.space_wait, Nanos{0});
+  for (std::size_t i = 0; i < world.home.size(); ++i) EXPECT_EQ(world.home[i], i) << "in turn";
+  // What the ring still has: a quarter of it is free.
+  EXPECT_NEAR(static_cast<double>(kPageBuffers - world.home.size()), 255.0 * 3 / 4 / 6, 4.0);
+}
+
+// Pages at home before the ring forgets them, then the superblock.
+TEST(Jbd2Checkpoint, FlushesBeforeTheSuperblockIsWritten) {
+  World world(ring_of(64));
+  world.run(1, [&](Process self) {
+    for (Buffer buffer = 0; buffer < 60; ++buffer) {
+      world.dirty(self, buffer);
+      world.sync(self);
+    }
+  });
+  const auto& served = device_of(*world.machine).served;
+  std::uint64_t superblocks = 0;
+  for (std::size_t i = 1; i < served.size(); ++i) {
+    if (served[i].op != Op::write || served[i].begin != to_bytes(kJournal)) continue;
+    ++superblocks;
+    EXPECT_EQ(served[i - 1].op, Op::flush);
+    EXPECT_GE(served[i].submitted, served[i - 1].done);
+  }
+  EXPECT_EQ(superblocks, world.journal.counters().checkpoints);
+}
+
+// --- age
+
+TEST(Jbd2Age, WhatWasDirtyForLongIsWrittenHomeInTheOrderOfItsAddress) {
+  World world(ring_of(4096));
+  world.run(1, [&](Process self) {
+    for (const Buffer buffer : {7U, 3U, 130U, 5U}) world.dirty(self, buffer);
+    world.sync(self);
+    world.sleep(self, 29'000_ms);
+    EXPECT_TRUE(world.home.empty());
+    world.sleep(self, 3'000_ms);
+    EXPECT_EQ(world.home, (std::vector<Buffer>{3, 5, 7, 130}));
+    EXPECT_EQ(world.journal.counters().expired_blocks, 3U * kPageBlocks + 1U);
+    world.sleep(self, 60'000_ms);
+    EXPECT_EQ(world.home.size(), 4U) << "home is up to date";
+  });
+}
+
+TEST(Jbd2Age, IsThatOfTheLastTransaction) {
+  World world(ring_of(4096));
+  world.run(1, [&](Process self) {
+    for (int i = 0; i < 10; ++i) {
+      world.dirty(self, 9);
+      world.dirty(self, 20 + static_cast<Buffer>(i));
+      world.sync(self);
+      world.sleep(self, 10'000_ms);
+    }
+    EXPECT_EQ(std::ranges::count(world.home, 9U), 0);
+    EXPECT_EQ(std::ranges::count(world.home, 20U), 1);
+    world.sleep(self, 40'000_ms);
+    EXPECT_EQ(std::ranges::count(world.home, 9U), 1);
+  });
+}
+
+// --- errors
+
+TEST(Jbd2, TooSmallARingIsRefused) {
+  const auto machine = machine_over();
+  const auto make = [&](std::int64_t blocks) {
+    Jbd2(*machine, ring_of(blocks), World::regions(), [](Buffer) {});
+  };
+  EXPECT_THROW(make(63), OperatingError);
+  EXPECT_NO_THROW(make(64));
+}
+
+}  // namespace
+}  // namespace flashlab::host

@@ -1,0 +1,598 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/prng.hpp"
+#include "dbms/tpcc/tables.hpp"
+#include "dbms/tpcc/transactions.hpp"
+
+namespace flashlab::dbms::tpcc {
+namespace {
+
+constexpr std::uint32_t kMany = 50'000'000;
+constexpr std::uint32_t kNames = 1000;
+
+RowsPerPage usual() { return {150, 140, 26, 400, 231, 450, 377, 650, 220, 171, 46}; }
+
+// A page for each row, and for the lines of one order, so that a page tells what it holds.
+RowsPerPage single() {
+  RowsPerPage rows;
+  rows.order_line = kLinesOfOrder;
+  return rows;
+}
+
+// --- tables
+
+// Who has put how many rows onto each page.
+class Ownership {
+ public:
+  explicit Ownership(const Tables& tables) : tables_(tables) {}
+
+  void row(const std::string& index, Table table, PageId page, std::uint32_t at_most) {
+    ASSERT_LT(page, tables_.pages());
+    ASSERT_EQ(tables_.table_of(page), table) << index;
+    const auto [owner, is_new] = owners_.try_emplace(page, index);
+    ASSERT_EQ(owner->second, index) << "page " << page;
+    ASSERT_LE(++rows_[page], at_most) << index;
+  }
+  [[nodiscard]] std::size_t pages() const { return rows_.size(); }
+
+ private:
+  const Tables& tables_;
+  std::map<PageId, std::string> owners_;
+  std::map<PageId, std::uint32_t> rows_;
+};
+
+TEST(TpccTables, NoTwoTablesShareAPageAndNoPageHasTooManyRows) {
+  const RowsPerPage r = usual();
+  Tables tables(3, r, 7, kMany);
+  Ownership found(tables);
+  for (std::uint32_t at = 0; at < 7; ++at) found.row("undo", Table::undo, tables.undo(at), 1);
+  for (std::uint32_t i = 0; i < kItems; ++i) found.row("item", Table::item, tables.item(i), r.item);
+  for (std::uint32_t w = 0; w < 3; ++w) {
+    found.row("warehouse", Table::warehouse, tables.warehouse(w), r.warehouse);
+    for (std::uint32_t i = 0; i < kItems; ++i) {
+      found.row("stock", Table::stock, tables.stock(w, i), r.stock);
+    }
+  }
+  for (std::uint32_t d = 0; d < tables.districts(); ++d) {
+    const std::string of = std::to_string(d);
+    found.row("district", Table::district, tables.district(d), r.district);
+    for (std::uint32_t c = 0; c < kCustomers; ++c) {
+      found.row("customer" + of, Table::customer, tables.customer(d, c), r.customer);
+      found.row("by customer" + of, Table::orders, tables.orders_by_customer(d, c),
+                r.orders_by_customer);
+    }
+    for (std::uint32_t name = 0; name < kNames; ++name) {
+      for (int each = 0; each < 3; ++each) {
+        found.row("by name" + of, Table::customer, tables.customer_by_name(d, name),
+                  r.customer_by_name + 2);  // three customers of one name stay together
+      }
+    }
+    for (std::uint32_t o = 0; o < kCustomers; ++o) {
+      found.row("orders" + of, Table::orders, tables.order(d, o).page, r.orders);
+      for (std::uint32_t line = 0; line < kLinesOfOrder; ++line) {
+        found.row("lines" + of, Table::order_line, tables.order_line(d, o, line).page,
+                  r.order_line);
+      }
+    }
+    for (std::uint32_t o = kDelivered; o < kCustomers; ++o) {
+      found.row("new orders" + of, Table::new_order, tables.new_order(d, o).page, r.new_order);
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(tables.pages(), tables.loaded_pages()) << "nothing has grown";
+  // History is the rest; new orders have spare pages.
+  const std::uint32_t history = (kCustomers * tables.districts() + r.history - 1) / r.history;
+  EXPECT_LE(found.pages() + history, tables.loaded_pages());
+  EXPECT_GE(found.pages() + history + 3 * tables.districts(), tables.loaded_pages());
+  EXPECT_EQ(tables.table_of(tables.loaded_pages() - 1), Table::history);
+}
+
+TEST(TpccTables, GrowthAppendsAPageWhenTheLastOneIsFull) {
+  const RowsPerPage r = usual();
+  Tables tables(1, r, 1, kMany);
+  Prng random(1);
+  std::vector<std::uint32_t> next(tables.districts(), kCustomers);
+  std::map<PageId, std::set<std::uint32_t>> districts_of;
+  std::map<PageId, std::uint32_t> rows;
+  for (int i = 0; i < 50'000; ++i) {
+    const auto d = static_cast<std::uint32_t>(random.below(tables.districts()));
+    const PageId end = tables.pages();
+    const Place place = tables.order(d, next[d]++);
+    EXPECT_EQ(place.is_new, place.page == end);
+    EXPECT_EQ(tables.pages(), end + (place.is_new ? 1 : 0));
+    EXPECT_EQ(tables.table_of(place.page), Table::orders);
+    districts_of[place.page].insert(d);
+    EXPECT_LE(++rows[place.page], r.orders);
+    EXPECT_EQ(tables.order(d, next[d] - 1).page, place.page) << "it stays where it is";
+    EXPECT_FALSE(tables.order(d, next[d] - 1).is_new);
+    if (HasFailure()) return;
+  }
+  for (const auto& [page, of] : districts_of) EXPECT_EQ(of.size(), 1U) << page;
+  // All pages but the first and last one of a district are full.
+  EXPECT_LE(rows.size(), 50'000 / r.orders + 2 * tables.districts());
+}
+
+TEST(TpccTables, HistoryIsOnePageAfterTheOther) {
+  const RowsPerPage r = usual();
+  Tables tables(1, r, 1, kMany);
+  for (std::uint32_t i = 0; i < 5 * r.history; ++i) {
+    const Place place = tables.next_history();
+    EXPECT_EQ(place.is_new, i % r.history == 0);
+    EXPECT_EQ(place.page, tables.loaded_pages() + i / r.history);
+    EXPECT_EQ(tables.table_of(place.page), Table::history);
+  }
+}
+
+TEST(TpccTables, NewOrdersComeBackToPagesOfDeliveredOnes) {
+  const RowsPerPage r = usual();
+  const Tables tables(2, r, 1, kMany);
+  const std::uint32_t waiting = kCustomers - kDelivered;
+  for (const std::uint32_t d : {0U, 19U}) {
+    std::set<PageId> pages;
+    for (std::uint32_t o = kDelivered; o < 20'000; ++o) {
+      const Place place = tables.new_order(d, o);
+      EXPECT_FALSE(place.is_new);
+      pages.insert(place.page);
+      if (o >= kDelivered + waiting && o / r.new_order != (o - waiting) / r.new_order) {
+        EXPECT_NE(place.page, tables.new_order(d, o - waiting).page);
+      }
+    }
+    EXPECT_LE(pages.size(), waiting / r.new_order + 3);
+  }
+}
+
+TEST(TpccTables, ADatabaseThatOutgrowsItsPagesIsFull) {
+  const std::uint32_t loaded = Tables(1, usual(), 1, kMany).loaded_pages();
+  Tables tables(1, usual(), 1, loaded + 1);
+  EXPECT_TRUE(tables.next_history().is_new);
+  try {
+    (void)tables.order(0, kCustomers + usual().orders);
+    FAIL();
+  } catch (const OperatingError& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::disk_full);
+  }
+  EXPECT_THROW(Tables(1, usual(), 1, loaded - 1), OperatingError);
+}
+
+TEST(TpccTables, RefusesWhatMakesNoDatabase) {
+  EXPECT_THROW(Tables(0, usual(), 1, kMany), OperatingError);
+  EXPECT_THROW(Tables(1, usual(), 0, kMany), OperatingError);
+  RowsPerPage rows = usual();
+  rows.stock = 0;
+  EXPECT_THROW(Tables(1, rows, 1, kMany), OperatingError);
+}
+
+// --- transactions
+
+WorkloadParameters workload_of(std::uint32_t warehouses, std::uint64_t seed = 1) {
+  WorkloadParameters p;
+  p.warehouses = warehouses;
+  p.users = 4;
+  p.rows = single();
+  p.redo = {100, 150, 200, 50};
+  p.undo_pages = 4 * 8;
+  p.undo_bytes_per_change = 100;
+  p.most_pages = kMany;
+  p.seed = seed;
+  return p;
+}
+
+// What a page holds, of tables with one row a page.
+class Reader {
+ public:
+  explicit Reader(const Workload& workload)
+      : t(workload.tables()),
+        loaded(t.warehouses(), single(), 4 * 8, kMany),
+        orders_(loaded.order(0, 0).page),
+        lines_(loaded.order_line(0, 0, 0).page) {}
+
+  [[nodiscard]] bool is(const Touch& touch, Table table) const {
+    return t.table_of(touch.page) == table;
+  }
+  [[nodiscard]] std::uint32_t district(const Touch& touch) const {
+    return touch.page - t.district(0);
+  }
+  [[nodiscard]] std::uint32_t item(const Touch& touch) const { return touch.page - t.item(0); }
+  // Warehouse and item.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> stock(const Touch& touch) const {
+    return {(touch.page - t.stock(0, 0)) / kItems, (touch.page - t.stock(0, 0)) % kItems};
+  }
+  [[nodiscard]] bool is_customer_row(const Touch& touch) const {
+    return is(touch, Table::customer) && touch.page < t.customer_by_name(0, 0);
+  }
+  // District and customer.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> customer(const Touch& touch) const {
+    const std::uint32_t row = touch.page - t.customer(0, 0);
+    return {row / kCustomers, row % kCustomers};
+  }
+  [[nodiscard]] bool is_order_row(const Touch& touch) const {
+    return is(touch, Table::orders) && touch.page >= orders_;
+  }
+  // District and number of an order that was loaded.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> loaded_order(PageId page) const {
+    return {(page - orders_) / kCustomers, (page - orders_) % kCustomers};
+  }
+
+  const Tables& t;
+
+ private:
+  Tables loaded;
+  PageId orders_;
+  PageId lines_;
+};
+
+struct SeenOrder {
+  std::uint32_t district = 0;
+  std::uint32_t number = 0;
+  std::uint32_t customer = 0;
+  std::vector<std::uint32_t> items;
+};
+
+// Runs transactions, and keeps what new orders were made of.
+class Shop {
+ public:
+  explicit Shop(const WorkloadParameters& p)
+      : workload(p),
+        see(workload),
+        next(workload.tables().districts(), kCustomers),
+        users_(p.users) {}
+
+  const Transaction& step() {
+    workload.next(user_, now);
+    user_ = (user_ + 1) % users_;
+    ++kinds[static_cast<std::size_t>(now.kind)];
+    if (now.kind == Kind::new_order) keep();
+    return now;
+  }
+  void run(int transactions, const std::function<void(const Transaction&)>& look) {
+    for (int i = 0; i < transactions && !testing::Test::HasFailure(); ++i) look(step());
+  }
+  [[nodiscard]] std::vector<Touch> of(Table table) const {
+    std::vector<Touch> found;
+    std::ranges::copy_if(now.touches, std::back_inserter(found),
+                         [&](const Touch& touch) { return see.is(touch, table); });
+    return found;
+  }
+  // District and number.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> order(const Touch& touch) const {
+    const auto made = orders.find(touch.page);
+    if (made == orders.end()) return see.loaded_order(touch.page);
+    return {made->second.district, made->second.number};
+  }
+
+  Workload workload;
+  Reader see;
+  Transaction now;
+  std::array<int, kKinds> kinds{};
+  std::map<PageId, SeenOrder> orders;  // by the row's page: those that were not loaded
+  std::map<std::pair<std::uint32_t, std::uint32_t>, PageId> page_of;
+  std::vector<std::uint32_t> next;  // number, by district
+
+ private:
+  void keep() {
+    SeenOrder order;
+    order.district = see.district(of(Table::district).at(0));
+    order.number = next[order.district]++;
+    for (const Touch& touch : of(Table::item)) order.items.push_back(see.item(touch));
+    for (const Touch& touch : of(Table::customer)) order.customer = see.customer(touch).second;
+    for (const Touch& touch : of(Table::orders)) {
+      if (!see.is_order_row(touch)) continue;
+      EXPECT_EQ(touch.access, Access::create) << "a page for each row";
+      page_of[{order.district, order.number}] = touch.page;
+      orders.emplace(touch.page, order);
+    }
+  }
+
+  std::uint32_t users_;
+  std::uint32_t user_ = 0;
+};
+
+TEST(TpccTransactions, AreTheStandardMix) {
+  Shop shop(workload_of(2));
+  constexpr int kRuns = 100'000;
+  shop.run(kRuns, [](const Transaction&) {});
+  constexpr std::array<double, kKinds> kShares{0.45, 0.43, 0.04, 0.04, 0.04};
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    EXPECT_NEAR(shop.kinds[kind] / static_cast<double>(kRuns), kShares[kind], 0.006) << kind;
+  }
+}
+
+TEST(TpccTransactions, ANewOrderChangesTheStockOfItsItems) {
+  Shop shop(workload_of(3));
+  double orders = 0;
+  double lines = 0;
+  double remote = 0;
+  std::set<std::size_t> sizes;
+  shop.run(40'000, [&](const Transaction& t) {
+    if (t.kind != Kind::new_order) return;
+    const std::uint32_t home = shop.see.district(shop.of(Table::district)[0]) / kDistricts;
+    const auto items = shop.of(Table::item);
+    const auto stocks = shop.of(Table::stock);
+    ASSERT_EQ(items.size(), stocks.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto [warehouse, item] = shop.see.stock(stocks[i]);
+      EXPECT_EQ(item, shop.see.item(items[i]));
+      EXPECT_EQ(stocks[i].access, Access::write);
+      EXPECT_LT(warehouse, 3U);
+      remote += warehouse != home ? 1 : 0;
+    }
+    EXPECT_EQ(shop.of(Table::warehouse).at(0).page, shop.see.t.warehouse(home));
+    EXPECT_EQ(shop.of(Table::new_order).size(), 1U);
+    sizes.insert(items.size());
+    lines += static_cast<double>(items.size());
+    orders += 1;
+  });
+  EXPECT_NEAR(lines / orders, 10.0, 0.12);
+  EXPECT_EQ(*sizes.begin(), 5U);
+  EXPECT_EQ(*sizes.rbegin(), 15U);
+  EXPECT_EQ(sizes.size(), 11U);
+  EXPECT_NEAR(remote / lines, 0.01, 0.0015);
+}
+
+TEST(TpccTransactions, PaymentsAreByNameSixTimesInTenAndForOtherWarehousesSometimes) {
+  Shop shop(workload_of(3));
+  double payments = 0;
+  double by_name = 0;
+  double elsewhere = 0;
+  shop.run(40'000, [&](const Transaction& t) {
+    if (t.kind != Kind::payment) return;
+    const std::uint32_t home = shop.see.district(shop.of(Table::district)[0]) / kDistricts;
+    const auto customers = shop.of(Table::customer);
+    EXPECT_EQ(customers.back().access, Access::write);
+    const auto [district, customer] = shop.see.customer(customers.back());
+    EXPECT_LT(customer, kCustomers);
+    EXPECT_EQ(shop.of(Table::history).size(), 1U);
+    EXPECT_EQ(shop.of(Table::warehouse).at(0).access, Access::write);
+    ++payments;
+    by_name += shop.see.is_customer_row(customers.front()) ? 0 : 1;
+    elsewhere += district / kDistricts != home ? 1 : 0;
+    for (const Touch& touch : customers) {
+      if (!shop.see.is_customer_row(touch)) continue;
+      EXPECT_EQ(shop.see.customer(touch).first, district);
+    }
+  });
+  EXPECT_NEAR(by_name / payments, 0.6, 0.015);
+  EXPECT_NEAR(elsewhere / payments, 0.15, 0.012);
+}
+
+TEST(TpccTransactions, OneWarehouseHasNoOther) {
+  Shop shop(workload_of(1));
+  shop.run(5'000, [&](const Transaction&) {
+    for (const Touch& touch : shop.of(Table::stock)) EXPECT_EQ(shop.see.stock(touch).first, 0U);
+  });
+}
+
+TEST(TpccTransactions, OrdersAreDeliveredOnceInTheirOrderToWhoHasOrdered) {
+  Shop shop(workload_of(1));
+  std::vector<std::uint32_t> delivered(kDistricts, kDelivered);
+  std::uint32_t made_and_delivered = 0;
+  shop.run(60'000, [&](const Transaction& t) {
+    if (t.kind != Kind::delivery) return;
+    const auto customers = shop.of(Table::customer);
+    const auto orders = shop.of(Table::orders);
+    const auto lines = shop.of(Table::order_line);
+    ASSERT_EQ(orders.size(), customers.size());
+    ASSERT_EQ(orders.size(), lines.size());
+    EXPECT_EQ(orders.size(), shop.of(Table::new_order).size());
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      const auto [district, number] = shop.order(orders[i]);
+      EXPECT_EQ(number, delivered[district]++);
+      EXPECT_LT(number, shop.next[district]);
+      EXPECT_EQ(shop.see.customer(customers[i]).first, district);
+      const auto made = shop.orders.find(orders[i].page);
+      if (made == shop.orders.end()) continue;
+      ++made_and_delivered;
+      EXPECT_EQ(shop.see.customer(customers[i]).second, made->second.customer);
+    }
+    for (const Touch& touch : t.touches) EXPECT_NE(touch.access, Access::create);
+  });
+  EXPECT_GT(made_and_delivered, 1000U);
+}
+
+TEST(TpccTransactions, StockLevelLooksAtTheItemsOfTheLastTwentyOrders) {
+  Shop shop(workload_of(1));
+  int complete = 0;
+  shop.run(20'000, [&](const Transaction& t) {
+    if (t.kind != Kind::stock_level) return;
+    const std::uint32_t district = shop.see.district(shop.of(Table::district).at(0));
+    std::multiset<std::uint32_t> looked_at;
+    for (const Touch& touch : shop.of(Table::stock)) {
+      looked_at.insert(shop.see.stock(touch).second);
+      EXPECT_EQ(touch.access, Access::read);
+    }
+    EXPECT_EQ(shop.of(Table::order_line).size(), 20U);
+    const std::uint32_t end = shop.next[district];
+    if (end < kCustomers + 20) return;  // some of them were loaded
+    std::multiset<std::uint32_t> wanted;
+    for (std::uint32_t number = end - 20; number < end; ++number) {
+      const SeenOrder& order = shop.orders.at(shop.page_of.at({district, number}));
+      wanted.insert(order.items.begin(), order.items.end());
+    }
+    EXPECT_EQ(looked_at, wanted);
+    ++complete;
+  });
+  EXPECT_GT(complete, 300);
+}
+
+TEST(TpccTransactions, OrderStatusReadsTheLinesOfOneOrder) {
+  Shop shop(workload_of(1));
+  int seen = 0;
+  shop.run(20'000, [&](const Transaction& t) {
+    if (t.kind != Kind::order_status) return;
+    ++seen;
+    for (const Touch& touch : t.touches) EXPECT_EQ(touch.access, Access::read);
+    EXPECT_EQ(shop.of(Table::order_line).size(), 1U);
+    const Touch row = shop.of(Table::orders).back();
+    ASSERT_TRUE(shop.see.is_order_row(row));
+    const auto [district, number] = shop.order(row);
+    EXPECT_LT(number, shop.next[district]);
+    EXPECT_EQ(shop.see.customer(shop.of(Table::customer).back()).first, district);
+  });
+  EXPECT_GT(seen, 500);
+}
+
+// Clause 2.1.6 for customers, enumerated, before its constant is added.
+std::vector<double> nurand_shares(std::uint32_t a, std::uint32_t values) {
+  std::vector<double> shares(values, 0.0);
+  const double each = 1.0 / (static_cast<double>(a + 1) * values);
+  for (std::uint32_t high = 0; high <= a; ++high) {
+    for (std::uint32_t low = 1; low <= values; ++low) shares[(high | low) % values] += each;
+  }
+  return shares;
+}
+
+double chi_square(const std::vector<double>& shares, const std::vector<int>& drawn,
+                  std::uint32_t constant, double all) {
+  double sum = 0;
+  double few_wanted = 0;
+  double few_drawn = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const double wanted = shares[i] * all;
+    const double found = drawn[(i + constant) % drawn.size()];
+    if (wanted < 5) {
+      few_wanted += wanted;
+      few_drawn += found;
+    } else {
+      sum += (found - wanted) * (found - wanted) / wanted;
+    }
+  }
+  return sum + (few_drawn - few_wanted) * (few_drawn - few_wanted) / std::max(few_wanted, 1.0);
+}
+
+TEST(TpccTransactions, CustomersAreAsSkewedAsTheStandardSays) {
+  Shop shop(workload_of(1));
+  std::vector<int> drawn(kCustomers, 0);
+  double all = 0;
+  shop.run(150'000, [&](const Transaction& t) {
+    if (t.kind != Kind::new_order) return;
+    ++drawn[shop.see.customer(shop.of(Table::customer).at(0)).second];
+    ++all;
+  });
+  const std::vector<double> shares = nurand_shares(1023, kCustomers);
+  double best = 1e300;
+  for (std::uint32_t constant = 0; constant <= 1023; ++constant) {
+    best = std::min(best, chi_square(shares, drawn, constant, all));
+  }
+  // 3000 degrees of freedom at most: six standard deviations.
+  EXPECT_LT(best, 3000 + 6 * 77.5);
+  EXPECT_GT(chi_square(std::vector<double>(kCustomers, 1.0 / kCustomers), drawn, 0, all), 10'000);
+}
+
+TEST(TpccTransactions, AFewItemsAreOrderedMostly) {
+  Shop shop(workload_of(1));
+  std::map<std::uint32_t, int> drawn;
+  double all = 0;
+  shop.run(60'000, [&](const Transaction& t) {
+    if (t.kind != Kind::new_order) return;
+    for (const Touch& touch : shop.of(Table::item)) {
+      ++drawn[shop.see.item(touch)];
+      ++all;
+    }
+  });
+  std::vector<int> counts;
+  for (const auto& [item, n] : drawn) counts.push_back(n);
+  std::ranges::sort(counts, std::greater<>());
+  counts.resize(kItems, 0);
+  double most = 0;
+  for (std::size_t i = 0; i < kItems / 10; ++i) most += counts[i];
+  // A direct draw of as many values.
+  Prng random(7);
+  std::vector<int> direct(kItems, 0);
+  for (double i = 0; i < all; ++i) {
+    const auto value = random.below(8192) | (random.below(kItems) + 1);
+    ++direct[value % kItems];
+  }
+  std::ranges::sort(direct, std::greater<>());
+  double wanted = 0;
+  for (std::size_t i = 0; i < kItems / 10; ++i) wanted += direct[i];
+  EXPECT_NEAR(most / all, wanted / all, 0.01);
+  EXPECT_GT(most / all, 0.3);
+}
+
+TEST(TpccTransactions, UsersHaveUndoPagesOfTheirOwn) {
+  const WorkloadParameters p = workload_of(1);
+  Workload workload(p);
+  Transaction t;
+  std::array<std::set<PageId>, 4> pages;
+  for (int i = 0; i < 8'000; ++i) {
+    const std::uint32_t user = static_cast<std::uint32_t>(i) % 4;
+    workload.next(user, t);
+    bool changes = false;
+    bool undo = false;
+    for (const Touch& touch : t.touches) {
+      if (workload.tables().table_of(touch.page) == Table::undo) {
+        undo = true;
+        EXPECT_EQ(touch.access, Access::write);
+        pages[user].insert(touch.page);
+      } else {
+        changes = changes || touch.access != Access::read;
+      }
+    }
+    EXPECT_EQ(changes, undo);
+  }
+  std::set<PageId> all;
+  for (const auto& of : pages) {
+    EXPECT_EQ(of.size(), 8U) << "one after the other, round and round";
+    all.insert(of.begin(), of.end());
+  }
+  EXPECT_EQ(all.size(), 32U);
+}
+
+// A page is made before anybody reads it, and once.
+TEST(TpccTransactions, PagesThatDidNotExistAreCreatedFirst) {
+  WorkloadParameters p = workload_of(2);
+  p.rows = usual();
+  Workload workload(p);
+  const PageId loaded = workload.tables().loaded_pages();
+  Transaction t;
+  std::set<PageId> made;
+  for (int i = 0; i < 60'000; ++i) {
+    workload.next(0, t);
+    for (const Touch& touch : t.touches) {
+      EXPECT_EQ(touch.access == Access::read, touch.redo_bytes == 0);
+      if (touch.page < loaded) {
+        EXPECT_NE(touch.access, Access::create);
+      } else if (touch.access == Access::create) {
+        EXPECT_TRUE(made.insert(touch.page).second);
+      } else {
+        EXPECT_TRUE(made.contains(touch.page)) << touch.page;
+      }
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(made.size(), 100U);
+  EXPECT_EQ(made.size(), workload.tables().pages() - loaded);
+}
+
+TEST(TpccTransactions, TheSeedDecides) {
+  const auto touches = [](std::uint64_t seed) {
+    Workload workload(workload_of(2, seed));
+    Transaction t;
+    std::vector<PageId> pages;
+    for (std::uint32_t i = 0; i < 300; ++i) {
+      workload.next(i % 4, t);
+      for (const Touch& touch : t.touches) pages.push_back(touch.page);
+    }
+    return pages;
+  };
+  EXPECT_EQ(touches(1), touches(1));
+  EXPECT_NE(touches(1), touches(2));
+}
+
+TEST(TpccTransactions, NobodyIsNoUser) {
+  WorkloadParameters p = workload_of(1);
+  p.users = 0;
+  EXPECT_THROW(Workload{p}, OperatingError);
+}
+
+}  // namespace
+}  // namespace flashlab::dbms::tpcc
