@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from conftest import REPOSITORY, need
 
 from harness import claims, experiments
 from harness.dbms import mysql, page_writes
+from harness.dbms.innodb import InnodbSettings, PageCheck
 from harness.devices import filesystems
 from harness.errors import HarnessError, MissingTool, TargetError
 from harness.experiments.base import Measurement, Results
@@ -24,6 +26,7 @@ from harness.experiments.msdj_crashes import figures, grid, markers, outcomes, r
 from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.paths import Project
 from harness.probes import bpftrace
+from harness.probes.recorder import Recorder
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.workloads.tpcc import loading
 from harness.workloads.tpcc.connections import connected, execute
@@ -305,6 +308,49 @@ def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
     assert found.bad_pages >= 1
     assert found.failed_checks + found.failed_starts == 1
     assert found.damaged
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.root
+def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
+    raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is ext4's commit that tears it, not a block that the drive has lost."""
+    checks: list[list[tuple[int, int]]] = []  # inode and number of the bad pages, by check
+    check_pages = mysql.check_pages
+
+    def noting(folder: Path, settings: InnodbSettings) -> PageCheck:
+        found = check_pages(folder, settings)
+        checks.append([(bad.file.stat().st_ino, bad.page) for bad in found.bad])
+        return found
+
+    monkeypatch.setattr(mysql, "check_pages", noting)
+    values = {**values_of("dj"), "warehouses": 24, "connections": 16}
+    mode, trace = page_writes.find("dj"), raw / "page_commits.parquet"
+    with (
+        opened() as bench,
+        bench.open_device(
+            "ssd", 0, overrides={}, seed=2, size_bytes=values["device_bytes"]
+        ) as device,
+        real._loaded(values["warehouses"], raw) as loaded,
+        Recorder(device.drive.path, trace, "page_commits"),
+    ):
+        batch = real._Batch(values, bench, device.drive, mode, loaded)
+        while len(batch.spans) < 24 and sum(map(len, checks[::2])) < 5:
+            batch._cut()
+    torn = [(cut, *page) for cut, pages in enumerate(checks[::2]) for page in pages]
+    if len(torn) < 5:
+        pytest.skip(f"only {len(torn)} pages were torn in {len(batch.spans)} cuts")
+    written = pq.read_table(trace).to_pandas()
+    split = written[written.first_transaction != written.last_transaction]
+    found = {
+        (cut, row.inode, row.page)
+        for cut, (begin_ns, end_ns) in enumerate(batch.spans)
+        for row in split[(begin_ns <= split.time_ns) & (split.time_ns < end_ns)].itertuples()
+    }
+    # The record has no pages whose writer still waited for its next block when the power failed.
+    assert set(torn) & found
 
 
 @pytest.mark.real

@@ -82,7 +82,7 @@ _COLUMNS: Final[dict[str, Callable[[pd.Series], str]]] = {
 
 def _damage(rows: pd.DataFrame) -> Figure:
     """Shares of cuts with their 95 % intervals, one line per configuration."""
-    figure, axes = plots.new(height_in=1.2 + 0.62 * len(rows))
+    figure, axes = plots.new(height_in=2.8 + 0.5 * len(rows))
     for place, row in enumerate(rows.itertuples()):
         if row.cuts:
             _mark(axes, place, row)
@@ -91,8 +91,10 @@ def _damage(rows: pd.DataFrame) -> Figure:
             axes.text(1, place, textwrap.fill(said, 64), va="center", fontsize="x-small")
     axes.set_yticks(range(len(rows)), [_title(row) for row in rows.itertuples()])
     axes.tick_params(axis="y", labelsize="small")
-    axes.invert_yaxis()
-    axes.set(xlim=(-2, 102), xlabel="power cuts (%), with Wilson's 95 % interval")
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.set(xlim=(-2, 110), xlabel="power cuts (%), and Wilson's 95 % interval")
+    axes.set_xticks(range(0, 101, 20))
     axes.legend(
         *_handles(axes), fontsize="small", loc="lower center", ncols=2, bbox_to_anchor=(0.4, 1)
     )
@@ -119,7 +121,7 @@ def _handles(axes: Axes) -> tuple[list[Any], list[str]]:
 
 def _table(rows: pd.DataFrame) -> Figure:
     """The same in numbers, and where the damage was seen."""
-    figure = Figure(figsize=(13, 1.4 + 0.42 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(13.5, 1.2 + 0.36 * len(rows)), layout="constrained")
     axes = figure.subplots()
     axes.axis("off")
     table = axes.table(
