@@ -259,7 +259,7 @@ class Session:
             key=self._key(point),
             point=point.id,
             values=dict(point.values),
-            metrics=measured.metrics,
+            metrics={**measured.metrics, **measured.remarks},
             series=measured.series,  # type: ignore[arg-type]
             trace=bool(measured.trace),
             about=about,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness.devices import filesystems
 from harness.errors import TargetError
 from harness.programs import find_program
 
@@ -110,11 +111,11 @@ def digest_files(folder: Path, files: int) -> str:
 
 def check_file_system(device: Path, kind: str) -> str:
     """What the file system's own checker complains of; empty if it is clean."""
-    programs = {"ext4": ["e2fsck", "-fn"], "xfs": ["xfs_repair", "-n"]}
-    program, option = programs[kind]
-    command = [find_program(program), option, str(device)]
+    if kind == "ext4":
+        return filesystems.check(device)
+    command = [find_program("xfs_repair"), "-n", str(device)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else f"{program}: {done.stdout} {done.stderr}"
+    return "" if done.returncode == 0 else f"xfs_repair: {done.stdout} {done.stderr}"
 
 
 def discarded_bytes(device: Path) -> int:

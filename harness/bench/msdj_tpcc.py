@@ -11,22 +11,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import pandas as pd
 from rich.console import Console
 
+from harness import agreement, claims
 from harness.bench import go_tpc
 from harness.bench.figure import Figure
 from harness.dbms import mysql
 from harness.dbms.innodb import InnodbSettings
 from harness.dbms.mysql import Server
-from harness.errors import HarnessError, MissingTool, ServerError
+from harness.errors import BadParameter, HarnessError, MissingTool, ServerError
+from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.msdj_tpcc import model
+from harness.experiments.msdj_tpcc.grid import BASE
 from harness.paths import Project
+from harness.runs import Options, open_session
+from harness.tiers.simulated import SimulatedBench
 from harness.workloads.tpcc import consistency, driver, loading
 from harness.workloads.tpcc.connections import Address
 from harness.workloads.tpcc.driver import Job
 from harness.workloads.tpcc.population import Population
 from harness.workloads.tpcc.scale import Scale
 
+_NAME: Final = "msdj_tpcc"
 _COMMAND: Final = "make bench ONLY=msdj_tpcc"
+_EMULATED: Final = "make emulated"
 _WAREHOUSES: Final = 10
 _CONNECTIONS: Final = 8
 _PROCESSES: Final = 2
@@ -45,7 +54,58 @@ _HOLDING: Final = "TPC-C, consistency conditions that hold, fewest"
 
 
 def measure(project: Project, console: Console) -> Iterator[Figure]:
-    """All figures of the group: one server on a plain folder, loaded once."""
+    """All figures of the group: the model, then one server on a plain folder, loaded once."""
+    yield from _modelled(project, console)
+    yield from _emulated(project)
+    yield from _on_server(project, console)
+
+
+def _modelled(project: Project, console: Console) -> Iterator[Figure]:
+    """The paper's grid at its full size, run now, and the claims that it decides."""
+    with open_session(project, _NAME, "simulated", Options(scale="paper")) as session:
+        points = [point for point in session.points if point.values["variant"] == BASE]
+        console.print(f"{len(points)} points of 150 GB and five hours, in virtual time")
+        bench = session.bench
+        assert isinstance(bench, SimulatedBench)
+
+        def one(point: Point) -> tuple[Measurement, float]:
+            begin = time.monotonic()
+            return model.run_point(point.values, {}, bench), time.monotonic() - begin
+
+        begin = time.monotonic()
+        with ThreadPoolExecutor(bench.parallel) as pool:
+            runs = list(pool.map(one, points))
+        elapsed_s = time.monotonic() - begin
+    yield _figure("150 GB, five hours, one mode, two at a time", [t for _, t in runs], "< 60", "s")
+    yield _figure(f"150 GB, five hours, {len(points)} points", [elapsed_s], "< 300", "s")
+    pairs = list(zip(points, runs, strict=True))
+    table = pd.DataFrame([{**p.values, **run.metrics, "point": p.id} for p, (run, _) in pairs])
+    series = {p.id: run.series for p, (run, _) in pairs}
+    results = Results("simulated", table, series, lambda _: None)
+    for row in claims.judge(project, _NAME, results).itertuples():
+        low, high = row.expected
+        goal = f">= {low:g} and <= {high:g}"
+        name = f"{row.place}: {row.statement} (paper: {row.published})"
+        if row.verdict == claims.NOT_RUN:
+            reason = "it is decided by another tier or by variants"
+            yield Figure(f"msdj_tpcc: {name}", row.unit, goal, _COMMAND, missing=reason)
+        else:
+            yield _figure(name, [float(row.value)], goal, row.unit)
+
+
+def _emulated(project: Project) -> Iterator[Figure]:
+    """The authors' run beside its simulation."""
+    what = "write amplification, emulated against simulated, largest deviation"
+    try:
+        table = agreement.compare(project, _NAME)
+    except BadParameter as error:
+        yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, missing=str(error))
+        return
+    deviation = float((table.waf_ratio - 1.0).abs().max())
+    yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, [deviation])
+
+
+def _on_server(project: Project, console: Console) -> Iterator[Figure]:
     try:
         mysql.find_programs()
     except HarnessError as error:

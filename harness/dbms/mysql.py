@@ -283,16 +283,22 @@ def run(
 
 
 def check_pages(folder: Path, settings: InnodbSettings) -> PageCheck:
-    """All InnoDB pages of a data folder whose server is stopped. Raises MissingTool."""
+    """All InnoDB pages of a data folder whose server is stopped. Raises MissingTool.
+
+    The files become the server's user's, who has to read them: a power cut, too, may have undone
+    that they were.
+    """
     programs = find_programs()
     if programs.page_checker is None:
         raise MissingTool(f"innochecksum is not installed: {_PACKAGES}")
+    account = private.account(_KIND)
+    account.own_all(folder.absolute())
     return innodb.check_pages(
         folder.absolute(),
         settings.page_bytes,
         programs.release,
         str(programs.page_checker),
-        private.account(_KIND),
+        account,
     )
 
 

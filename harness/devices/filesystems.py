@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,10 +29,12 @@ JOURNAL_MODES: Final = ("ordered", "journal")
 INODES: Final = 4096
 """How many files there may be, if nobody asks for more."""
 
-_BLOCK_BYTES: Final = 4096
+BLOCK_BYTES: Final = 4096
+"""Of a file-system block, if nobody asks for larger ones."""
+
 _LEAST_BYTES: Final = 16 << 20
 _MOST_CHOSEN_JOURNAL_BYTES: Final = 64 << 20
-_JOURNAL_BLOCKS: Final = (1024, 10_240_000)
+JOURNAL_BLOCKS: Final = (1024, 10_240_000)
 """The fewest and the most that mke2fs allows (mke2fs(8), -J size)."""
 
 _MIB: Final = 1 << 20
@@ -48,6 +50,8 @@ _FEATURES: Final = (
 _EXTENDED: Final = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_IDENTITY}"
 _OPTIONS: Final = "noatime,nodev,nosuid,noinit_itable"
 _SYSFS: Final = Path("/sys/dev/block")
+_KERNEL_LOG: Final = "/dev/kmsg"
+_LONGEST_RECORD: Final = 8192
 
 
 @contextlib.contextmanager
@@ -115,6 +119,47 @@ def ext4_in(
         _run("losetup", "--direct-io=on", str(loop))
         with writeback.limited(number, dirty_bytes):
             yield folder
+
+
+def make(
+    device: Path, *, inodes: int = INODES, journal_bytes: int = 0, block_bytes: int = BLOCK_BYTES
+) -> None:
+    """Writes an empty ext4 over a whole block device, to be mounted by `mounted`.
+
+    `block_bytes`: of a file-system block, which not every kernel can mount if it is larger than a
+    page of memory. Other parameters and errors as of `ext4`.
+    """
+    _make(
+        device,
+        0,
+        offset_bytes=0,
+        inodes=inodes,
+        journal_bytes=journal_bytes,
+        block_bytes=block_bytes,
+    )
+
+
+@contextlib.contextmanager
+def mounted(
+    device: Path, *, commit_s: float = COMMIT_S, journal_mode: str = "ordered"
+) -> Iterator[Path]:
+    """An ext4 that is there already, mounted at a folder of ours while the block runs.
+
+    The kernel replays its journal if it was not unmounted. Parameters as of `ext4`. Raises
+    TargetError, with the kernel's words, if it cannot be mounted.
+    """
+    with _mounted(device, [_committing(commit_s), _journaling(journal_mode)]) as folder:
+        yield folder
+
+
+def check(device: Path) -> str:
+    """What e2fsck complains of in an ext4 that is not mounted; empty if it is clean.
+
+    Changes nothing. Raises MissingTool.
+    """
+    command = [find_program("e2fsck"), "-fn", str(device)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    return "" if done.returncode == 0 else f"e2fsck: {done.stdout} {done.stderr}"
 
 
 def device_of(folder: Path) -> Path:
@@ -210,6 +255,7 @@ def _make(
     offset_bytes: int,
     inodes: int = INODES,
     journal_bytes: int = 0,
+    block_bytes: int = BLOCK_BYTES,
 ) -> None:
     """Writes an empty file system. mke2fs takes sizes in KiB if they end in k."""
     whole = size_bytes or _size_of(target) - offset_bytes
@@ -217,24 +263,25 @@ def _make(
         raise TargetError(
             f"{target}: {whole} B are too few for a file system: at least {_LEAST_BYTES} B"
         )
-    journal_mib = _journal_bytes(whole, journal_bytes) // _MIB
+    journal_mib = _journal_bytes(whole, journal_bytes, block_bytes) // _MIB
     arguments = [
-        *("-t", "ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", "-N", str(inodes)),
+        *("-t", "ext4", "-F", "-q", "-b", str(block_bytes), "-m", "0", "-N", str(inodes)),
         *("-I", "256", "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
         *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
-        *(str(target), f"{whole // _BLOCK_BYTES * _BLOCK_BYTES // 1024}k"),
+        *(str(target), f"{whole // block_bytes * block_bytes // 1024}k"),
     ]
     # Its own answer to what is not said here, and a time that is always the same.
     fixed = {"MKE2FS_CONFIG": os.devnull, "E2FSPROGS_FAKE_TIME": "1", "SOURCE_DATE_EPOCH": "1"}
     _run("mke2fs", *arguments, env=fixed)
 
 
-def _journal_bytes(whole_bytes: int, asked_bytes: int) -> int:
+def _journal_bytes(whole_bytes: int, asked_bytes: int, block_bytes: int) -> int:
     """Whole MiB, as mke2fs wants them."""
     if asked_bytes == 0:
-        chosen = min(max(whole_bytes // 16, 4 * _MIB), _MOST_CHOSEN_JOURNAL_BYTES)
+        least = JOURNAL_BLOCKS[0] * block_bytes
+        chosen = min(max(whole_bytes // 16, least), _MOST_CHOSEN_JOURNAL_BYTES)
         return chosen // _MIB * _MIB
-    fewest, most = (blocks * _BLOCK_BYTES for blocks in _JOURNAL_BLOCKS)
+    fewest, most = (blocks * block_bytes for blocks in JOURNAL_BLOCKS)
     if asked_bytes % _MIB or not fewest <= asked_bytes <= most:
         raise BadParameter(
             f"journal_bytes {asked_bytes}: must be whole MiB, {format_bytes(fewest)} to "
@@ -253,11 +300,50 @@ def _journal_bytes(whole_bytes: int, asked_bytes: int) -> int:
 def _mounted(source: Path, options: Sequence[str]) -> Iterator[Path]:
     with leases.open_lease() as lease:
         folder = _mount_point(lease)
-        _run("mount", "-t", "ext4", "-o", ",".join([_OPTIONS, *options]), str(source), str(folder))
+        _mount(source, folder, ",".join([_OPTIONS, *options]))
         try:
             yield folder
         finally:
             _unmount(folder)
+
+
+def _mount(source: Path, folder: Path, options: str) -> None:
+    """mount(8) knows the error's number only; why, stands in the kernel's log."""
+    with _kernel_log() as lines:
+        try:
+            _run("mount", "-t", "ext4", "-o", options, str(source), str(folder))
+        except TargetError as error:
+            said = "; ".join(line for line in lines() if line.startswith("EXT4-fs"))
+            if not said:
+                raise
+            raise TargetError(f"{source} cannot be mounted, the kernel says: {said}") from error
+
+
+@contextlib.contextmanager
+def _kernel_log() -> Iterator[Callable[[], list[str]]]:
+    """What the kernel has said since the block was entered; nothing where it may not be read.
+
+    A record is read at a time: priority and numbers, a semicolon, and the text
+    (Documentation/ABI/testing/dev-kmsg).
+    """
+    try:
+        log = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        yield list
+        return
+    try:
+        os.lseek(log, 0, os.SEEK_END)
+        yield lambda: [record.decode(errors="replace") for record in _records(log)]
+    finally:
+        os.close(log)
+
+
+def _records(log: int) -> Iterator[bytes]:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            with contextlib.suppress(BrokenPipeError):  # some were overwritten before we read them
+                record = os.read(log, _LONGEST_RECORD)
+                yield record.partition(b";")[2].partition(b"\n")[0]
 
 
 def _mount_point(lease: Lease) -> Path:

@@ -11,6 +11,7 @@ from harness.experiments.base import Experiment
 _TABLE: Final = {
     "device_models": "harness.experiments.device_models",
     "grace_hash_join": "harness.experiments.grace_hash_join",
+    "msdj_crashes": "harness.experiments.msdj_crashes",
     "sort_merge_join": "harness.experiments.sort_merge_join",
     "trim_fallocate": "harness.experiments.trim_fallocate",
     "msdj_tpcc": "harness.experiments.msdj_tpcc",

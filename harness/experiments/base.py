@@ -48,13 +48,15 @@ class Measurement:
 
     `metrics` is flat: names carry units. `series` are lists of numbers (histograms, values over
     time). `trace` holds one row per I/O, as equally long 1-D arrays. `block_trace` is a file of the
-    kernel's block requests (harness/probes), kept with the results.
+    kernel's block requests (harness/probes), kept with the results. `remarks` are columns of text:
+    what no number can say, such as why something could not be run.
     """
 
     metrics: dict[str, int | float]
     series: dict[str, list[int] | list[float]] = field(default_factory=dict)
     trace: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     block_trace: Path | None = None
+    remarks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

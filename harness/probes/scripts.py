@@ -51,6 +51,12 @@ _JBD2_COUNTS: Final = (
     *("handles", "blocks", "blocks_logged"),
 )
 JBD2: Final = _schema(("event", _WORD), *((name, pa.int64()) for name in _JBD2_COUNTS))
+PAGE_COMMITS: Final = _schema(
+    *(
+        (n, pa.int64())
+        for n in ("time_ns", "inode", "page", "first_transaction", "last_transaction")
+    )
+)
 HISTOGRAMS: Final = _schema(
     ("phase", pa.string()),
     ("op", pa.string()),
@@ -179,6 +185,10 @@ def _events(names: Sequence[str], schema: pa.Schema) -> Callable[[Raw], pa.Table
     return decode
 
 
+def _plain(schema: pa.Schema) -> Callable[[Raw], pa.Table]:
+    return lambda raw: pa.Table.from_arrays(list(raw), schema=schema)
+
+
 def _histograms(_: Raw) -> pa.Table:
     return HISTOGRAMS.empty_table()
 
@@ -199,6 +209,13 @@ _ALL: Final = (
         len(JBD2.names),
         JBD2,
         _events(_JBD2_EVENTS, JBD2),
+    ),
+    Script(
+        "page_commits",
+        "pages of a database that two of ext4's transactions share, with data=journal",
+        len(PAGE_COMMITS.names),
+        PAGE_COMMITS,
+        _plain(PAGE_COMMITS),
     ),
     Script(
         "io_histograms",

@@ -57,6 +57,11 @@ class EmulatedDevice:
         device.set_speed("none")
 
     @property
+    def drive(self) -> LiveDevice:
+        """The drive itself: what no host does to one, such as to cut its power."""
+        return self._device
+
+    @property
     def storage(self) -> _core.FileStorage:
         """The engine's way; opened when it is first used, as a file system wants it alone."""
         if self._storage is None:

@@ -110,7 +110,7 @@ def _of_modes(table: pd.DataFrame, size: int, name: str) -> dict[str, float]:
 
 
 def _is_whole(table: pd.DataFrame) -> bool:
-    """Whether this stands for the paper's whole run, so that its absolute numbers may stand beside."""
+    """Whether this stands for the paper's whole run: its absolute numbers may stand beside."""
     return bool((table.size_ratio_to_paper > 0.03).all())
 
 

@@ -1,0 +1,111 @@
+"""The grid: each mode of keeping pages whole, in batches of power cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from harness.dbms import page_writes
+from harness.devices.filesystems import JOURNAL_BLOCKS
+from harness.experiments.base import Point, Scalar
+from harness.units import format_bytes, parse_bytes
+
+BASE: Final = "paper"
+"""The variant in which nothing is varied."""
+
+LARGER_JOURNAL: Final = "larger_journal"
+
+
+def _size(text: object) -> object:
+    parse_bytes(str(text))
+    return text
+
+
+def _mode(name: object) -> object:
+    page_writes.find(str(name))
+    return name
+
+
+SizeText = Annotated[str, BeforeValidator(_size)]
+Mode = Annotated[str, BeforeValidator(_mode)]
+
+
+class Parameters(BaseModel):
+    """The grid: `batches` of `cuts` for each mode. An interrupted run keeps whole batches.
+
+    The database has `warehouses` of `tpcc.scale.reduced`, a hundredth of the standard's: more than
+    the buffer pool holds, so that pages are written all the time. After `orders_before_load` new
+    orders the drive begins to take its time, and at a random moment, `shortest_load_s` to
+    `longest_load_s` later, its power is cut. Where data is journaled, also with a larger journal.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    modes: list[Mode] = list(page_writes.MODES)
+    batches: int = Field(5, ge=1, le=1000)
+    cuts: int = Field(10, ge=1, le=1000)
+    seed: int = 1
+    warehouses: int = Field(ge=1, le=1000)
+    connections: int = Field(ge=1, le=1000)
+    buffer_pool: SizeText
+    redo: SizeText
+    journal: SizeText
+    larger_journal: SizeText
+    device_size: SizeText
+    orders_before_load: int = Field(100, ge=0)
+    shortest_load_s: float = Field(0.3, ge=0, le=600)
+    longest_load_s: float = Field(2.0, gt=0, le=600)
+
+
+def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
+    """Every batch once; all modes have one before any has a second one."""
+    modes = list(dict.fromkeys(parameters.modes))
+    enlarged = [mode for mode in modes if _has_larger_journal(parameters, mode)]
+    settings = [
+        _setting(parameters, device, mode, batch, variant)
+        for variant, some in ((BASE, modes), (LARGER_JOURNAL, enlarged))
+        for device in devices
+        for batch in range(parameters.batches)
+        for mode in some
+    ]
+    return [Point(values, _label(values)) for values in settings]
+
+
+def _has_larger_journal(p: Parameters, mode: str) -> bool:
+    sizes = [_journal_bytes(p, mode, variant) for variant in (BASE, LARGER_JOURNAL)]
+    return page_writes.find(mode).journal_mode == "journal" and sizes[1] > sizes[0]
+
+
+def _journal_bytes(p: Parameters, mode: str, variant: str) -> int:
+    """A journal has a least number of blocks, and so a least size where these are larger."""
+    least_bytes = JOURNAL_BLOCKS[0] * page_writes.find(mode).file_system_block_bytes
+    return max(parse_bytes(p.journal if variant == BASE else p.larger_journal), least_bytes)
+
+
+def _setting(p: Parameters, device: str, mode: str, batch: int, variant: str) -> dict[str, Scalar]:
+    """All modes of a batch have the same seed, and so the same moments."""
+    return {
+        "device": device,
+        "variant": variant,
+        "mode": mode,
+        "repetition": batch,
+        "cuts_planned": p.cuts,
+        "seed": p.seed * 1000 + batch,
+        "warehouses": p.warehouses,
+        "connections": p.connections,
+        "buffer_pool_bytes": parse_bytes(p.buffer_pool),
+        "redo_bytes": parse_bytes(p.redo),
+        "journal_bytes": _journal_bytes(p, mode, variant),
+        "device_bytes": parse_bytes(p.device_size),
+        "orders_before_load": p.orders_before_load,
+        "shortest_load_s": p.shortest_load_s,
+        "longest_load_s": p.longest_load_s,
+    }
+
+
+def _label(values: dict[str, Scalar]) -> str:
+    title = page_writes.find(str(values["mode"])).title
+    batch = f"batch {int(values['repetition']) + 1} of {values['cuts_planned']} cuts"
+    return f"{title}, journal {format_bytes(float(values['journal_bytes']))}, {batch}"

@@ -1,0 +1,309 @@
+"""A batch of power cuts under TPC-C on a drive whose write cache is volatile, and what came back.
+
+A cut fails what is in flight, and what was written but not flushed has its old content again, or
+not, 4 KiB by 4 KiB at random (harness/core/live/undo_log.hpp): so the four blocks of an InnoDB page
+part company. The server is killed, ext4 is unmounted while the drive is off, and both start again.
+
+Every cut has a new file system with a copy of the loaded database, so that none suffers from what
+nobody saw of an earlier one. Only the load runs at the drive's pace, as only what is written then
+can be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from harness import mounts
+from harness.dbms import mysql, page_writes
+from harness.dbms.innodb import InnodbSettings
+from harness.dbms.mysql import Server
+from harness.dbms.page_writes import PageWrites
+from harness.devices import filesystems
+from harness.devices.live import LiveDevice
+from harness.devices.profiles import NamedRange
+from harness.errors import HarnessError, Interrupted, InvalidRun, ServerError, TargetError
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.msdj_crashes import outcomes
+from harness.experiments.msdj_crashes.markers import Markers, create
+from harness.experiments.msdj_crashes.outcomes import Outcome
+from harness.probes.recorder import Recorder
+from harness.tiers.emulated import EmulatedBench
+from harness.workloads.tpcc import consistency, driver, loading, scale
+from harness.workloads.tpcc.connections import Address, connected, execute
+from harness.workloads.tpcc.driver import Job
+from harness.workloads.tpcc.population import TABLES, Population
+
+_STREAMS: Final = {"streams": "2", "placement": "range", "gc_placement": "by_stream"}
+_BLOCK_SECTORS: Final = 8
+_LOADING: Final = InnodbSettings(
+    doublewrite="off", buffer_pool_bytes=256 << 20, flush_log_at_commit=0
+)
+_IO_PAGES_PER_S: Final = 2000
+_EAGER: Final = {
+    "innodb_max_dirty_pages_pct_lwm": "1",
+    "innodb_max_dirty_pages_pct": "10",
+}
+"""Pages are written as soon as they are dirty: so that some always are when the power fails."""
+
+_UNENDING_S: Final = 600.0
+_START_LIMIT_S: Final = 60.0
+_LOOK_S: Final = 0.05
+_DATA: Final = "data"
+
+
+def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> Measurement:
+    """Cuts the power so often, and returns what was found each time.
+
+    `values`: device, device_bytes, mode (dbms/page_writes), cuts_planned, seed, warehouses,
+    connections, buffer_pool_bytes, redo_bytes, journal_bytes, orders_before_load, shortest_load_s,
+    longest_load_s.
+    Where the kernel cannot mount the mode's file-system blocks there are no cuts, and a remark
+    `not_run_because`. Raises HarnessError (also without bpftrace); whatever it started has ended
+    then.
+    """
+    v = dict(values)
+    mode = page_writes.find(str(v["mode"]))
+    with bench.open_device(
+        str(v["device"]),
+        int(v["device_bytes"]),
+        overrides=_STREAMS if mode.journal_stream else {},
+        seed=int(v["seed"]),
+        size_bytes=int(v["device_bytes"]),
+    ) as device:
+        refused = _refused(device.drive, mode, v)
+        if refused:
+            return Measurement(outcomes.metrics([]), remarks={"not_run_because": refused})
+        with _loaded(int(v["warehouses"]), raw) as loaded:
+            found = _run(_Batch(v, bench, device.drive, mode, loaded), loaded.parent)
+    return Measurement(outcomes.metrics(found), outcomes.series(found))
+
+
+def _run(batch: _Batch, folder: Path) -> list[Outcome]:
+    """All cuts; where ext4 journals data, with a record of which pages its commits split."""
+    if batch.mode.journal_mode != "journal":
+        return batch.run()
+    trace = folder / "page_commits.parquet"
+    with Recorder(batch.drive.path, trace, "page_commits"):
+        found = batch.run()
+    pages = pq.read_table(trace).to_pandas()
+    return [_with_pages(each, pages, *span) for each, span in zip(found, batch.spans, strict=True)]
+
+
+def _with_pages(outcome: Outcome, pages: pd.DataFrame, begin_ns: int, end_ns: int) -> Outcome:
+    mine = pages[(begin_ns <= pages.time_ns) & (pages.time_ns < end_ns)]
+    split = int((mine.first_transaction != mine.last_transaction).sum())
+    return replace(outcome, journaled_pages=len(mine), split_pages=split)
+
+
+def _refused(drive: LiveDevice, mode: PageWrites, values: Mapping[str, Any]) -> str:
+    """Why the kernel mounts no file system with such blocks; empty if it does.
+
+    Blocks that are no larger than a page of memory can always be mounted: a failure is an error.
+    """
+    if mode.file_system_block_bytes <= os.sysconf("SC_PAGE_SIZE"):
+        return ""
+    _make(drive, mode, int(values["journal_bytes"]))
+    try:
+        with filesystems.mounted(drive.path, journal_mode=mode.journal_mode):
+            return ""
+    except TargetError as error:
+        return str(error)
+
+
+def _make(drive: LiveDevice, mode: PageWrites, journal_bytes: int) -> None:
+    """A new file system; the drive learns where its journal lies, if that has a stream."""
+    drive.set_speed("none")
+    filesystems.make(
+        drive.path, journal_bytes=journal_bytes, block_bytes=mode.file_system_block_bytes
+    )
+    if mode.journal_stream:
+        extents = filesystems.journal_extents(drive.path)
+        drive.set_ranges([NamedRange("journal", b, e, 1) for b, e in sorted(extents)])
+
+
+@contextmanager
+def _loaded(warehouses: int, raw: Path) -> Iterator[Path]:
+    """The data folder of a loaded database whose server is stopped: to be copied."""
+    with mysql.new_folder(mysql.folder_below(raw)) as folder:
+        with mysql.run(folder, _LOADING) as server:
+            address = _address(server)
+            loading.load(address, Population(scale.reduced(warehouses)), watch=server.check)
+            create(address)
+        yield folder
+
+
+def _address(server: Server) -> Address:
+    return {**server.address, "database": loading.DATABASE}
+
+
+@dataclass
+class _Batch:
+    """What the cuts of a point run on; `loaded` is the data folder to begin with.
+
+    `spans`: in which time (CLOCK_BOOTTIME, ns) the drive took its time before each cut.
+    """
+
+    values: dict[str, Any]
+    bench: EmulatedBench
+    drive: LiveDevice
+    mode: PageWrites
+    loaded: Path
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(int(self.values["seed"]))  # noqa: S311 - no secret
+        self.spans: list[tuple[int, int]] = []
+        self._settings = InnodbSettings(
+            doublewrite="on" if self.mode.doublewrite else "off",
+            buffer_pool_bytes=int(self.values["buffer_pool_bytes"]),
+            redo_bytes=int(self.values["redo_bytes"]),
+            io_capacity_pages_per_s=_IO_PAGES_PER_S,
+            others=_EAGER,
+        )
+
+    def run(self) -> list[Outcome]:
+        """All cuts, one after the other."""
+        return [self._cut() for _ in range(int(self.values["cuts_planned"]))]
+
+    def _cut(self) -> Outcome:
+        if self.bench.cancel.is_set:
+            raise Interrupted("cancelled: what was finished is kept")
+        self._restore()
+        bounds_s = float(self.values["shortest_load_s"]), float(self.values["longest_load_s"])
+        moment_s = self._chance.uniform(*bounds_s)
+        with self._mounted() as folder:
+            markers, cut = self._load_until(moment_s, folder / _DATA)
+        self.drive.power_on()
+        self.drive.set_speed("none")
+        return self._recover(
+            Outcome(
+                moment_s=moment_s,
+                doubtful_blocks=cut["doubtful_sectors"] // _BLOCK_SECTORS,
+                lost_blocks=cut["changed_sectors"] // _BLOCK_SECTORS,
+                unanswered_requests=cut["unanswered"],
+                acknowledged_commits=markers.commits,
+            ),
+            markers,
+        )
+
+    def _mounted(self) -> Any:
+        return filesystems.mounted(self.drive.path, journal_mode=self.mode.journal_mode)
+
+    def _restore(self) -> None:
+        _make(self.drive, self.mode, int(self.values["journal_bytes"]))
+        with filesystems.mounted(self.drive.path) as folder:  # not by way of the journal
+            shutil.copytree(self.loaded, folder / _DATA)
+            mounts.sync(folder)
+
+    def _load_until(self, moment_s: float, data: Path) -> tuple[Markers, dict[str, int]]:
+        """Runs the load, cuts the power, and kills the server, which has been cut, too."""
+        job = Job(
+            int(self.values["connections"]),
+            processes=1,
+            warm_up_s=0,
+            measured_s=_UNENDING_S,
+            seed=self._chance.getrandbits(31),
+        )
+        with mysql.run(data, self._settings) as server, ThreadPoolExecutor(1) as pool:
+            markers = Markers(_address(server))
+            try:
+                load = pool.submit(driver.run, _address(server), job, watch=server.check)
+                with markers.writing():
+                    try:
+                        self._wait_for_orders(_address(server), load)
+                        self.drive.set_speed("real")
+                        begin_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+                        _go_on(load, moment_s)
+                        cut = self.drive.power_cut(self._chance.getrandbits(32), stay_off=True)
+                        end_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+                    finally:
+                        server.kill()
+            finally:
+                server.kill()
+            with suppress(HarnessError):  # how the load's clients meet their server's end
+                load.result()
+        self.spans.append((begin_ns, end_ns))
+        return markers, cut
+
+    def _wait_for_orders(self, address: Address, load: Future[Any]) -> None:
+        """Until the load is under way: its clients connect first."""
+        deadline_s = time.monotonic() + _START_LIMIT_S
+        with connected(address) as connection:
+            least = _orders(connection) + int(self.values["orders_before_load"])
+            while _orders(connection) < least:
+                if time.monotonic() > deadline_s:
+                    raise InvalidRun(f"too few orders in {_START_LIMIT_S:g} s: choose fewer")
+                _go_on(load, _LOOK_S)
+
+    def _recover(self, cut: Outcome, markers: Markers) -> Outcome:
+        """Everything starts again; what is there is compared with what was."""
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(self._mounted())
+            except TargetError:
+                return replace(cut, failed_mounts=1)
+            data = folder / _DATA
+            torn = mysql.check_pages(data, self._settings)
+            found = self._start_again(replace(cut, torn_pages=len(torn.bad)), markers, data)
+            pages = mysql.check_pages(data, self._settings)
+        broken = int(bool(filesystems.check(self.drive.path)))
+        return replace(
+            found,
+            bad_pages=len(pages.bad),
+            pages_checked=torn.pages + pages.pages,
+            file_system_errors=broken,
+        )
+
+    def _start_again(self, cut: Outcome, markers: Markers, data: Path) -> Outcome:
+        """The server recovers, answers, and stops; that it cannot is an outcome."""
+        found = replace(cut, failed_starts=1)
+        try:
+            with mysql.run(data, self._settings, start_limit_s=_START_LIMIT_S) as server:
+                found = replace(cut, failed_checks=1)
+                address = _address(server)
+                conditions = consistency.check(address)
+                checked = replace(
+                    cut,
+                    lost_commits=markers.lost(address),
+                    violated_conditions=sum(each.violations > 0 for each in conditions),
+                    corrupt_tables=len(_corrupt_tables(address)),
+                )
+            found = checked
+        except (ServerError, TargetError):
+            return found
+        return found
+
+
+def _corrupt_tables(address: Address) -> set[str]:
+    """Those of which CHECK TABLE says anything but OK, notes and warnings aside."""
+    with connected(address) as connection:
+        rows = execute(connection, f"CHECK TABLE {', '.join(TABLES)} EXTENDED")
+    return {
+        table
+        for table, _, kind, said in rows
+        if kind == "error" or (kind == "status" and said != "OK")
+    }
+
+
+def _orders(connection: Any) -> int:
+    """A number that grows by one with each order."""
+    return int(execute(connection, "SELECT SUM(d_next_o_id) FROM district")[0][0])
+
+
+def _go_on(load: Future[Any], time_s: float) -> None:
+    """The load runs on for so long. Raises what ended it, if something did."""
+    wait([load], timeout=time_s)
+    if load.done():
+        load.result()
+        raise InvalidRun("the load ended before the power was cut")
