@@ -1,7 +1,8 @@
 """The run of one point on a real kernel: TPC-C on a private InnoDB server, its data on ext4.
 
-The drive is aged by fio, then a file system is made and the database loaded, all of which the
-drive's flash sees and which takes none of its time. Warm-up and measured interval are two runs of
+A modelled drive is filled and aged by fio, which its flash sees and which takes none of its time.
+The file system that is made then, and the database that is loaded, are to it data that has been
+there since long ago: in the place of what filled it, in all modes alike. Warm-up and measured interval are two runs of
 the clients. Between them, and at the end, the server stands still and the file system is synced:
 the block trace, the drive's counters and the samples of write amplification then begin and end at
 moments at which nothing is on its way, and all speak of the same writes.
@@ -248,8 +249,7 @@ class _Point:
             self.device.streams(_journal_ranges(self.block_device))
         with mysql.run(self.data, self.settings, bounded=True, stop_limit_s=_STOP_S) as server:
             address = {**server.address, "database": loading.DATABASE}
-            with self.device.unpaced():
-                self._load(server, address)
+            self._load(server, address)
             memory = self._bounded(server)
             self.device.begin()
             self._run_clients(server, memory, address, float(self.values["warm_up_s"]))
