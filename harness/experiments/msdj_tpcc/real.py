@@ -2,13 +2,16 @@
 
 A modelled drive is filled and aged by fio, which its flash sees and which takes none of its time.
 The file system that is made then, and the database that is loaded, are to it data that has been
-there since long ago: in the place of what filled it, in all modes alike. Warm-up and measured interval are two runs of
-the clients. Between them, and at the end, the server stands still and the file system is synced:
-the block trace, the drive's counters and the samples of write amplification then begin and end at
-moments at which nothing is on its way, and all speak of the same writes.
+there since long ago: in the place of what filled it, in all modes alike.
+
+Warm-up and measured interval are two runs of the clients. Between them, and at the end, the server
+stands still and the file system is synced: the block trace, the drive's counters and the samples of
+write amplification then begin and end at moments at which nothing is on its way, and all speak of
+the same writes.
 
 Times are the device's: the clock's, divided by the slowdown. Software is not slowed down, so to the
-device the processor is that many times faster, and TpmC is what the drive allows.
+device the processor is that many times faster; where it is busy with other things, TpmC says little
+and the bytes per transaction say more.
 """
 
 from __future__ import annotations
