@@ -386,6 +386,8 @@ TEST(InnodbCommit, TheLogIsWrittenRoundAndRound) {
     });
     EXPECT_TRUE(journaled || blocks.size() == 16U) << "every block of the log, and no other";
     for (const std::int64_t block : blocks) EXPECT_LT(block, 16);
+    EXPECT_EQ(world.written_blocks()[Place::redo],
+              static_cast<std::int64_t>(world.storage.counters().redo_blocks));
   }
 }
 
