@@ -91,8 +91,9 @@ class World {
         Cancel());
   }
   void read(Process self, PageId page) { engine.touch(self, {page, Access::read, 0}); }
-  void write(Process self, PageId page, std::uint16_t redo_bytes = 200) {
-    engine.touch(self, {page, Access::write, redo_bytes});
+  void write(Process self, PageId page, std::uint16_t redo_bytes = 200,
+             Access access = Access::write) {
+    engine.touch(self, {page, access, redo_bytes});
     const Lsn begin = lsn() - redo_bytes;
     changed.try_emplace(page, begin);
     last_change[page] = lsn();
@@ -385,6 +386,8 @@ TEST(InnodbCommit, TheLogIsWrittenRoundAndRound) {
     });
     EXPECT_TRUE(journaled || blocks.size() == 16U) << "every block of the log, and no other";
     for (const std::int64_t block : blocks) EXPECT_LT(block, 16);
+    EXPECT_EQ(world.written_blocks()[Place::redo],
+              static_cast<std::int64_t>(world.storage.counters().redo_blocks));
   }
 }
 
@@ -456,12 +459,11 @@ TEST(InnodbFlush, ChangesWaitWhereTheLogIsFull) {
 // Pages on their way need their log as much as those that wait.
 TEST(InnodbFlush, TheLogKeepsWhatPagesOnTheirWayNeed) {
   const SerialSpeed slow{500_us, BytesPerSecond{200'000'000}};
-  World world(storage_of(false, 64_KiB), engine_of(1000), slow, 3000);
+  World world(storage_of(false, 64_KiB), engine_of(1000), slow, 800);
   Audit audit(world, 64_KiB);
   world.run(4, [&](Process self) {
-    for (PageId i = 0; i < 400; ++i) {
-      world.engine.touch(self, {0, Access::read, 0});
-      world.write(self, (self - services) * 700 + i, 400);
+    for (PageId i = 0; i < 200; ++i) {
+      world.write(self, (self - services) * 200 + i, 400, Access::create);
       if (i % 10 == 0) world.engine.commit(self);
     }
   });

@@ -1,0 +1,241 @@
+"""TPC-C on InnoDB over ext4's journal in virtual time: points of the pipeline, but short."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from conftest import REPOSITORY
+
+from harness import _core
+from harness.devices.profiles import SsdProfile
+from harness.errors import BadParameter, DiskFull, Interrupted, UnknownName
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.msdj_tpcc import calibrate, grid, model, written
+from harness.tiers.simulated import SimulatedBench
+
+PARAMS = yaml.safe_load((REPOSITORY / "params.yaml").read_text())["msdj_tpcc"]["simulated"]
+PROFILES = REPOSITORY / "hardware" / "profiles"
+MODES = ("oj_dwb", "oj", "dj", "msdj")
+APART = ("journal", "doublewrite", "redo")
+METRICS = {
+    *("tpmc", "transactions", "waf_ratio", "host_written_bytes", "nand_written_bytes"),
+    *("journal_written_bytes", "doublewrite_written_bytes", "redo_written_bytes"),
+    *("home_written_bytes", "journal_size_bytes", "rest_size_bytes", "journal_requests_per_lba"),
+    *("rest_requests_per_lba", "journal_accesses_per_lba", "rest_accesses_per_lba"),
+    *("pages_flushed", "journal_commits", "new_order_mean_ms", "new_order_p90_ms"),
+    *("payment_mean_ms", "payment_p90_ms"),
+}
+SERIES = {
+    *("waf_time_s", "waf_ratio", "waf_written_bytes", "waf_programmed_bytes", "tpmc_time_s"),
+    *("tpmc_per_interval", "table_written_pages", "home_write_concentration"),
+}
+
+
+def parameters(**changes: Any) -> grid.Parameters:
+    return grid.Parameters.model_validate(
+        {**PARAMS["parameters"], "modes": list(MODES), "variants": {}, "scale": "smoke", **changes}
+    )
+
+
+def bench(devices: Mapping[str, str] = PARAMS["bench"]["devices"]) -> SimulatedBench:
+    return SimulatedBench(PROFILES, devices, PARAMS["bench"]["host"])
+
+
+def values(of: str, **changes: Scalar) -> dict[str, Scalar]:
+    """That mode's point with the smallest journal, of a few seconds."""
+    found = [p.values for p in grid.points(parameters(), ["pm953"]) if p.values["mode"] == of]
+    least = min(found, key=lambda v: int(v["journal_bytes"]))
+    return {**least, "warm_up_s": 0.5, "measured_s": 3.0, **changes}
+
+
+def run(of: str, **changes: Scalar) -> Measurement:
+    return model.run_point(values(of, **changes), {}, bench())
+
+
+@cache
+def ran(mode: str) -> Measurement:
+    return run(mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_point_has_the_metrics_and_series_that_all_tiers_have(mode: str) -> None:
+    measurement = ran(mode)
+    assert set(measurement.metrics) >= METRICS
+    assert set(measurement.series) == SERIES
+    assert measurement.metrics["measured_s"] == pytest.approx(3.0)
+    assert measurement.metrics["tpmc"] > 0
+    series = measurement.series
+    assert len(series["waf_time_s"]) == len(series["tpmc_per_interval"]) + 1
+    assert list(series["waf_written_bytes"]) == sorted(series["waf_written_bytes"])
+    assert series["waf_written_bytes"][-1] == measurement.metrics["host_written_bytes"]
+    assert len(series["table_written_pages"]) == len(written.TABLES)
+    assert len(series["home_write_concentration"]) == len(written.SHARES)
+    assert series["home_write_concentration"][-1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_seed_gives_the_same_bits(mode: str) -> None:
+    again = run(mode)
+    assert again.metrics == ran(mode).metrics
+    for name, expected in ran(mode).series.items():
+        np.testing.assert_array_equal(again.series[name], expected)  # with NaN at the begin
+
+
+def test_another_seed_gives_another_run() -> None:
+    assert run("dj", seed=2).metrics != ran("dj").metrics
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bytes_by_place_are_those_that_the_drive_has_counted_for_it(mode: str) -> None:
+    v = values(mode)
+    b = bench()
+    machine = b.machine("pm953", overrides={})
+    result = model.simulate(machine, v, b.cancel)
+    assert isinstance(machine.device, SsdProfile)
+    unit = machine.device.parameters.map_unit.value
+    first, last = result["samples"][0], result["samples"][-1]
+    assert len(last["shares"]) == len(APART) + 1
+    by_drive = []
+    for before, after in zip(first["shares"], last["shares"], strict=True):
+        host, _, _, coalesced = (b - a for a, b in zip(before, after, strict=True))
+        by_drive.append((host + coalesced) * unit)
+    metrics = model.metrics(result["samples"], result, v)
+    by_host = [metrics[f"{place}_written_bytes"] for place in (*APART, "home")]
+    # What is on its way to the flash when somebody looks.
+    in_buffer = machine.device.parameters.write_buffer.value
+    assert by_drive == pytest.approx(by_host, abs=in_buffer)
+    assert sum(by_host) == metrics["host_written_bytes"]
+
+
+def test_what_each_mode_writes_where() -> None:
+    doublewrite, plain, journal = (ran(mode).metrics for mode in ("oj_dwb", "oj", "dj"))
+    page = 16384
+    assert doublewrite["doublewrite_written_bytes"] > 0
+    assert plain["doublewrite_written_bytes"] == journal["doublewrite_written_bytes"] == 0
+    assert journal["journal_written_bytes"] >= journal["pages_flushed"] * page
+    assert plain["journal_written_bytes"] < plain["pages_flushed"] * page / 2
+    both = doublewrite["doublewrite_written_bytes"] / doublewrite["home_written_bytes"]
+    assert both == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_journal_is_accessed_far_more_often_than_the_rest() -> None:
+    metrics = ran("dj").metrics
+    assert metrics["journal_accesses_per_lba"] > 10 * metrics["rest_accesses_per_lba"]
+    assert (
+        metrics["journal_size_bytes"] + metrics["rest_size_bytes"] == values("dj")["device_bytes"]
+    )
+
+
+def test_a_roomy_drive_copies_almost_nothing() -> None:
+    for mode in ("dj", "msdj"):
+        assert run(mode, filled_ratio=0.0).metrics["waf_ratio"] == pytest.approx(1.0, abs=0.06)
+    assert ran("dj").metrics["waf_ratio"] > 1.1
+
+
+def test_a_stream_of_its_own_makes_the_journal_cheaper() -> None:
+    """On a drive with room for another open block in every die."""
+    size: dict[str, Scalar] = {"device_bytes": 8 << 30, "measured_s": 30.0}
+    waf = {mode: run(mode, **size).metrics["waf_ratio"] for mode in ("dj", "msdj")}
+    assert 1.0 < waf["msdj"] < waf["dj"]
+
+
+def test_a_log_elsewhere_is_not_on_the_drive() -> None:
+    assert ran("dj").metrics["redo_syncs"] > 0
+    metrics = run("oj_dwb", redo_on="elsewhere", doublewrite_on="elsewhere").metrics
+    assert metrics["redo_written_bytes"] == metrics["doublewrite_written_bytes"] == 0
+    assert metrics["redo_syncs"] > 0
+
+
+# --- errors
+
+
+def test_a_database_that_does_not_fit_says_so_in_one_line() -> None:
+    with pytest.raises((DiskFull, BadParameter), match="do not fit") as caught:
+        run("dj", warehouses=1000)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_disk_has_no_streams() -> None:
+    with pytest.raises(BadParameter, match="a disk has no streams"):
+        model.run_point(values("dj", device="hdd"), {}, bench({"hdd": "seagate_250gb"}))
+
+
+def test_a_drive_with_one_stream_cannot_have_ms_dj() -> None:
+    with pytest.raises(BadParameter, match="MS-DJ needs two"):
+        model.run_point(values("msdj"), {"streams": "1"}, bench())
+
+
+def test_larger_blocks_of_the_file_system_are_not_simulated() -> None:
+    with pytest.raises(BadParameter, match="4 KiB only"):
+        run("dj", mode="dj_16k")
+
+
+def test_a_host_without_a_server_is_refused() -> None:
+    other = SimulatedBench(PROFILES, PARAMS["bench"]["devices"], "athlon_2010")
+    with pytest.raises(BadParameter, match="needs innodb and ext4"):
+        model.run_point(values("dj"), {}, other)
+
+
+def test_an_unknown_keyword_is_refused() -> None:
+    with pytest.raises(BadParameter, match="TpccSpec"):
+        _core.TpccSpec(connections=1, unheard_of=1)
+    with pytest.raises(UnknownName):
+        model.run_point(values("dj"), {"unheard_of": "1"}, bench())
+
+
+def test_a_run_that_is_cancelled_ends() -> None:
+    b = bench()
+    timer = threading.Timer(0.5, b.cancel.set)
+    timer.start()
+    with pytest.raises(Interrupted):
+        model.run_point(values("dj", measured_s=100_000.0), {}, b)
+    timer.join()
+
+
+# --- calibration
+
+
+def published(folder: Path, waf_ratio: float) -> Path:
+    """A made-up table of one cell."""
+    header = "place,journal,mode,over,metric,value,fitted"
+    cell = f"Table 0,small,dj,,waf_ratio,{waf_ratio},true"
+    (folder / "msdj_tpcc.csv").write_text(f"{header}\n{cell}\n")
+    return folder
+
+
+def small_grid() -> grid.Parameters:
+    """One cell, on a drive that has a spare area even where the spare factor is the least."""
+    return parameters(
+        modes=["dj"], journals=["128 MiB"], device="1800 GB", warm_up_s=75.0, measured_s=40.0
+    )
+
+
+def test_calibration_finds_a_cell_that_it_is_given(tmp_path: Path) -> None:
+    b, p = bench(), small_grid()
+    (point,) = grid.points(p, b.devices)
+    truth = {"overprovision": "0.12"}
+    wanted = float(model.run_point(point.values, truth, b).metrics["waf_ratio"])
+    found = calibrate.calibrate(p, b, published(tmp_path, wanted))
+    assert found.paper_waf_ratio == pytest.approx(wanted)
+    assert found.waf_ratio == pytest.approx(wanted, abs=0.01)
+    assert found.overprovision_ratio == pytest.approx(0.12, abs=0.02)
+    assert found.evaluations > 2
+    assert list(found.results.table.point) == [point.id]
+
+
+def test_calibration_refuses_a_cell_out_of_range(tmp_path: Path) -> None:
+    with pytest.raises(BadParameter, match="gives a WAF of 9"):
+        calibrate.calibrate(small_grid(), bench(), published(tmp_path, 9.0))
+
+
+def test_calibration_needs_the_cell_in_the_grid(tmp_path: Path) -> None:
+    p = parameters(modes=["msdj"])
+    with pytest.raises(BadParameter, match="the grid has no cell"):
+        calibrate.calibrate(p, bench(), published(tmp_path, 1.5))
