@@ -337,10 +337,10 @@ def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
         Recorder(device.drive.path, trace, "page_commits"),
     ):
         batch = real._Batch(values, bench, device.drive, mode, loaded)
-        while len(batch.spans) < 24 and sum(map(len, checks[::2])) < 5:
+        while len(batch.spans) < 24 and sum(map(len, checks[::2])) < 4:
             batch._cut()
     torn = [(cut, *page) for cut, pages in enumerate(checks[::2]) for page in pages]
-    if len(torn) < 5:
+    if len(torn) < 4:
         pytest.skip(f"only {len(torn)} pages were torn in {len(batch.spans)} cuts")
     written = pq.read_table(trace).to_pandas()
     split = written[written.first_transaction != written.last_transaction]
