@@ -26,7 +26,8 @@ CHANGED_SINCE_READ: Final = 1020
 
 _FULL: Final = (3, 1021, 1026, 1114)
 _GONE: Final = (1053, 1927, 2002, 2003, 2006, 2013, 2055)
-_DEVICE: Final = ("errno: 28", "No space left", "Disk full")
+_DEVICE: Final = ("errno: 28", "No space left", "Disk full", "Can't change size of file")
+"""MariaDB gives no errno, or one that does not exist, for a file that it cannot make longer."""
 
 
 @contextlib.contextmanager
