@@ -12,10 +12,10 @@ from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Point, Scalar
 from harness.units import format_bytes, parse_bytes
 
-SCALES: Final = {"smoke": 1 / 150, "small": 1 / 25, "paper": 1.0}
+SCALES: Final = {"smoke": 1 / 100, "small": 1 / 25, "paper": 1.0}
 """Database, memory, logs, drive and time over the paper's, by scale name.
 
-The smallest is what the PM953's 64 dies can still be laid out in (6 GB).
+The smallest is what the PM953's 32 dies can still be laid out in with little spare area (5 GB).
 """
 
 BASE: Final = "paper"
