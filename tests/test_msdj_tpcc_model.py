@@ -136,7 +136,7 @@ def test_the_journal_is_accessed_far_more_often_than_the_rest() -> None:
 def test_a_roomy_drive_copies_almost_nothing() -> None:
     for mode in ("dj", "msdj"):
         assert run(mode, filled_ratio=0.0).metrics["waf_ratio"] == pytest.approx(1.0, abs=0.06)
-    assert ran("dj").metrics["waf_ratio"] > 1.1
+    assert run("dj", measured_s=12.0).metrics["waf_ratio"] > 1.1  # time enough to fill the spare
 
 
 def test_a_stream_of_its_own_makes_the_journal_cheaper() -> None:

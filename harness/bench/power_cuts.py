@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ _TRIM_SHARE: Final = 0.15
 _BLKDISCARD: Final = 0x1277
 _FIO_BYTES: Final = 64 << 20
 _SAFE_JOBS: Final = 2
+_FIO_BEGUN_BYTES: Final = 32 * _BLOCK
+_POLL_S: Final = 0.01
 
 
 @dataclass
@@ -197,6 +200,13 @@ class Fio:
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._log.parent
         )
 
+    def wait_until_it_writes(self, process: subprocess.Popen[bytes]) -> None:
+        """As its log will have: on a loaded machine it may need seconds to begin."""
+        while process.poll() is None:
+            if process_writes(process.pid) >= _FIO_BEGUN_BYTES:
+                return
+            time.sleep(_POLL_S)
+
     def check(self) -> Losses:
         """Compares the blocks that the dsync jobs' logs have."""
         found = Losses()
@@ -268,6 +278,7 @@ def _cut_once(
     process = fio.start(mark)
     with ThreadPoolExecutor(len(writers)) as pool:
         running = [pool.submit(writer.run) for writer in writers]
+        fio.wait_until_it_writes(process)
         under_way.wait(chance.uniform(0.2, 0.2 + longest_s))  # nobody sets it: a random moment
         try:
             cut = device.power_cut(chance.getrandbits(32), stay_off=True)
@@ -278,6 +289,15 @@ def _cut_once(
             writer.result()
     device.power_on()
     return Losses(cuts=1, unanswered=cut["unanswered"])
+
+
+def process_writes(pid: int) -> int:
+    """Bytes that a process has caused to be written to devices; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(dict(line.split(": ") for line in lines)["write_bytes"])
 
 
 def discard(fd: int, begin_bytes: int, length_bytes: int) -> None:
