@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from test_msdj_tpcc_model import bench
+from test_msdj_tpcc_model import values as point_values
 
 from harness.agreement import msdj_tpcc
+from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.written import SHARES, TABLES
 
 METRICS = {
@@ -15,7 +18,6 @@ METRICS = {
     "home_written_bytes": 400,
     "waf_ratio": 2.0,
     "transactions": 10,
-    "tpmc": 300.0,
 }
 SERIES = {
     "table_written_pages": [float(n) for n in range(len(TABLES))],
@@ -42,3 +44,14 @@ def test_what_is_nothing_on_one_side_has_no_ratio() -> None:
     assert row["waf_ratio"] == 0.5
     assert row["doublewrite_share_emulated"] == 0.0
     assert "doublewrite_share_ratio" not in row
+
+
+def test_the_simulated_server_runs_at_the_other_ones_pace() -> None:
+    """Both slower and faster than its profile's processor is."""
+    values = point_values("oj_dwb")
+    own = model.run_point(values, {}, bench()).metrics["tpmc"]
+    for tpmc in (0.9 * own, 0.3 * own):
+        cpu_ns, found = msdj_tpcc._as_fast(values, tpmc, bench())
+        assert found.metrics["tpmc"] == pytest.approx(tpmc, rel=0.05)
+        assert 1e5 < cpu_ns < 2e8
+        assert found.metrics["journal_written_bytes"] == 0  # as MariaDB: no inode is committed

@@ -279,7 +279,8 @@ class Innodb(_Parameters):
 
     `transaction_cpu`: of any transaction of TPC-C; `row_cpu`: of each page that it comes to.
     `redo_*`: logged for a row that is updated, an order's line, another row, and a commit, undo
-    records included. `other_drive_*`: where what is not on the drive under test lies.
+    records included. `file_sync`: fsync, which commits an inode whose times have changed, or
+    fdatasync. `other_drive_*`: where what is not on the drive under test lies.
     """
 
     transaction_cpu: Time
@@ -296,6 +297,7 @@ class Innodb(_Parameters):
     most_dirty: Ratio
     flush_age: Ratio
     doublewrite_area: Size
+    file_sync: Name
     dirty_expire: Time
     other_drive_rate: Rate
     other_drive_latency: Time

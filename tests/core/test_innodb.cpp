@@ -491,6 +491,32 @@ TEST(InnodbStorage, OrderedModeWritesEveryPageTwiceAndInodesToTheJournal) {
   EXPECT_LE(found[Place::journal], 4 * commits + more);
 }
 
+TEST(InnodbStorage, FdatasyncOfWhatIsWrittenInPlaceFlushesAndJournalsNothing) {
+  StorageParameters s = storage_of(false);
+  s.sync_commits_inode = false;
+  World world(s, engine_of(64));
+  world.run(4, [&](Process self) { change_pages(world, self, 1, 200); });
+  EXPECT_EQ(world.written_blocks()[Place::journal], 0);
+  EXPECT_EQ(world.storage.journal().counters().commits, 0U);
+  const auto flushes = std::ranges::count_if(
+      world.device.served, [](const SerialDevice::Served& one) { return one.op == Op::flush; });
+  EXPECT_GE(static_cast<std::uint64_t>(flushes), world.storage.counters().redo_syncs);
+}
+
+TEST(InnodbStorage, FdatasyncInDataModeCommitsWhatWasWritten) {
+  StorageParameters s = storage_of(true);
+  s.sync_commits_inode = false;
+  World world(s, engine_of(128));
+  world.run(1, [&](Process self) {
+    for (std::uint64_t i = 1; i <= 20; ++i) {
+      world.write(self, 3);
+      world.engine.commit(self);
+      // Descriptor, block of the log, record: no inode.
+      EXPECT_EQ(world.storage.journal().counters().written_blocks, 3 * i);
+    }
+  });
+}
+
 TEST(InnodbStorage, WithoutDoublewriteEveryPageIsWrittenOnce) {
   StorageParameters s = storage_of(false);
   s.doublewrite = false;

@@ -61,6 +61,7 @@ innodb::StorageParameters storage_from(Arguments& a, Bytes page) {
   s.doublewrite = a.take<bool>("doublewrite");
   s.doublewrite_elsewhere = a.take<bool>("doublewrite_elsewhere");
   s.redo_elsewhere = a.take<bool>("redo_elsewhere");
+  s.sync_commits_inode = a.take<bool>("sync_commits_inode");
   s.page = page;
   s.redo = a.bytes("redo_bytes");
   s.doublewrite_area = a.bytes("doublewrite_bytes");

@@ -18,7 +18,7 @@ from harness import _core
 from harness.dbms import page_writes
 from harness.devices import scaling
 from harness.devices.profiles import Innodb, SsdProfile
-from harness.errors import BadParameter
+from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.msdj_tpcc import written
 from harness.tiers.simulated import SimulatedBench, SimulatedMachine
@@ -131,12 +131,20 @@ def _engine(innodb: Innodb, v: Mapping[str, Scalar]) -> dict[str, Any]:
         "doublewrite_elsewhere": v["doublewrite_on"] == "elsewhere",
         "doublewrite_bytes": innodb.doublewrite_area.value,
         "redo_elsewhere": v["redo_on"] == "elsewhere",
+        "sync_commits_inode": _commits_inode(innodb.file_sync.value),
         "redo_bytes": int(v["redo_bytes"]),
         "page_cache_bytes": max(int(v["page_cache_bytes"]), _LEAST_PAGE_CACHE_BYTES),
         "page_copy_cpu_ns": innodb.page_copy_cpu.value,
         "other_drive_rate_bytes_per_s": innodb.other_drive_rate.value,
         "other_drive_latency_ns": innodb.other_drive_latency.value,
     }
+
+
+def _commits_inode(file_sync: str) -> bool:
+    known = {"fsync": True, "fdatasync": False}
+    if file_sync not in known:
+        raise UnknownName("file_sync", file_sync, known)
+    return known[file_sync]
 
 
 def _drive(

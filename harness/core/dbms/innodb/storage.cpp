@@ -117,8 +117,7 @@ void Storage::write_ordered(Process self, std::span<const PageId> pages) {
     ++writes_[page];
   }
   transfers.wait();
-  journal_.dirty(self, 0);
-  journal_.sync(self);
+  sync(self, 0);
 }
 
 void Storage::write_doublewrite(Process self, std::int64_t pages) {
@@ -134,8 +133,7 @@ void Storage::write_doublewrite(Process self, std::int64_t pages) {
     pages -= piece;
   }
   transfers.wait();
-  journal_.dirty(self, 0);
-  journal_.sync(self);
+  sync(self, 0);
 }
 
 void Storage::write_journaled(Process self, std::span<const PageId> pages) {
@@ -144,8 +142,7 @@ void Storage::write_journaled(Process self, std::span<const PageId> pages) {
     journal_.dirty(self, page);
   }
   machine_.compute(self, parameters_.copy_cpu * static_cast<std::int64_t>(pages.size()));
-  journal_.dirty(self, most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo)));
-  journal_.sync(self);
+  sync(self, most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo)));
 }
 
 void Storage::write_redo(Process self, Lsn begin, Lsn end) {
@@ -171,8 +168,7 @@ void Storage::write_redo(Process self, Lsn begin, Lsn end) {
     at += piece;
   }
   transfers.wait();
-  journal_.dirty(self, inode);
-  journal_.sync(self);
+  sync(self, inode);
 }
 
 // The journal has written a buffer to its place.
@@ -184,6 +180,12 @@ void Storage::written_home(Buffer buffer) {
   } else if (buffer < most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo))) {
     ++counters_.redo_blocks;
   }
+}
+
+// `file`: its inode.
+void Storage::sync(Process self, Buffer file) {
+  if (parameters_.sync_commits_inode) journal_.dirty(self, file);
+  journal_.sync(self);
 }
 
 // A drive known by its rate and latency, first come, first served.

@@ -30,6 +30,7 @@ struct StorageParameters {
   bool doublewrite = true;
   bool doublewrite_elsewhere = false;  // on a drive of its own
   bool redo_elsewhere = false;
+  bool sync_commits_inode = true;  // fsync: a write has changed its times; else fdatasync
   Bytes page;
   Bytes redo;              // size of the log, written round and round
   Bytes doublewrite_area;  // written round and round
@@ -91,6 +92,7 @@ class Storage {
   void write_ordered(host::Process self, std::span<const PageId> pages);
   void write_journaled(host::Process self, std::span<const PageId> pages);
   void written_home(host::Buffer buffer);
+  void sync(host::Process self, host::Buffer file);
   void elsewhere(host::Process self, Bytes bytes);
   [[nodiscard]] Request at(Op op, PageId page) const;
 
