@@ -241,7 +241,7 @@ class PutsOff final : public TrimPolicy {
     pending_.insert(pending_.end(), ranges.begin(), ranges.end());
     return Nanos{0};
   }
-  Nanos retire(TrimTarget& target) override {
+  Nanos retire(TrimTarget& target, TrimCounters& /*counters*/) override {
     for (const Extent& extent : pending_) target.unmap(extent);
     return 10_us * static_cast<std::int64_t>(pending_.size());
   }

@@ -1,4 +1,5 @@
 // Device models: their parameters, and a device in virtual time to run jobs and traces on.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
@@ -307,6 +308,17 @@ nb::object bounds_of(const std::vector<Extent>& extents) {
   return to_numpy(std::move(bounds));
 }
 
+std::int64_t trim(host::Driver& driver,
+                  const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  std::vector<Extent> extents;
+  for (const auto& [begin, end] : ranges) {
+    require(begin % kSectorBytes == 0 && end % kSectorBytes == 0,
+            "TRIM: a range must begin and end at a multiple of 512 B");
+    extents.push_back({to_lba(Bytes{begin}), to_lba(Bytes{end})});
+  }
+  return driver.trim(extents).count();
+}
+
 void slow_die(host::Driver& driver, std::int64_t die, double factor) {
   require(factor >= 1.0 && factor <= 1000.0, "factor: a die can be 1 to 1000 times as slow");
   flash_of(driver).slow_die(die, std::llround(factor * 1000.0), driver.now());
@@ -413,6 +425,7 @@ void bind_devices(nb::module_& m) {
           },
           "jobs"_a, nb::kw_only(), "rows"_a, "interval_ns"_a, "cancel"_a,
           "Runs jobs side by side; a dictionary for each. Releases the GIL.")
+      .def("trim", trim, "ranges"_a, "One command; ranges are (begin, end) bytes. Latency in ns.")
       .def(
           "begin_trace",
           [](Driver& d, std::uint32_t depth, bool rows, std::int64_t interval_ns,

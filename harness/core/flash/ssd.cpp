@@ -66,7 +66,7 @@ class Ssd::Backend {
   void read(Die die, std::uint32_t units) { ssd_.nand_.read(die, units); }
   void erase(Block block) { ssd_.nand_.erase(block); }
   void settle(Block block, const PageMap& map) { ssd_.nand_.settle(block, map); }
-  void before_choice() { ssd_.firmware_free_ += ssd_.trim_->before_collection(ssd_); }
+  void before_choice() { ssd_.apply_pending(); }
 
  private:
   Ssd& ssd_;
@@ -119,6 +119,7 @@ void Ssd::wake(Nanos now) {
 
 // What the drive had to decide before a command that comes now.
 void Ssd::arrive(Nanos now) {
+  apply_steps_until(now);
   if (parameters_.background_gc || parameters_.slc_cache.count() > 0) idle_until(now);
   nand_.present(now);
 }
@@ -198,16 +199,18 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes last = to_bytes(request.lba + request.sectors);
   if (!trimmed_.empty()) trimmed_.erase(in_units({request.lba, request.lba + request.sectors}));
-  trim_->written({request.lba, request.lba + request.sectors});
+  firmware_free_ += trim_->written({request.lba, request.lba + request.sectors}, *this,
+                                   counters_.trim);
   const Destination destination = destination_of(request);
   Nanos end = begin;
   Lpn lpn = geometry.lpn_of(to_bytes(request.lba));
   for (Bytes at = to_bytes(request.lba); at < last; ++lpn) {
     const Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
-    end = std::max(end, write_unit(destination, lpn, to - at, begin));
+    // Later than `begin` where TRIMs that were put off stood in the way.
+    end = std::max(end, write_unit(destination, lpn, to - at, firmware_free_));
     at = to;
   }
-  return end + parameters_.write_latency;
+  return std::max(end, firmware_free_) + parameters_.write_latency;
 }
 
 // Returns when the unit's data is in the buffer.
@@ -316,9 +319,29 @@ void Ssd::unmap(const Extent& extent) {
   }
 }
 
-// What the drive does for itself in the time nobody asked for, up to `now`.
+// TRIMs that were put off, in the time in which no command wants the firmware, up to `now`: what
+// comes then waits for the end of one step at most.
+void Ssd::apply_steps_until(Nanos now) {
+  while (firmware_free_ < now) {
+    const Nanos spent = trim_->idle(*this, counters_.trim);
+    if (spent == Nanos{0}) return;
+    firmware_free_ += spent;
+  }
+}
+
+// All of them at once, before a block is collected: neither the collection nor any command goes on
+// meanwhile.
+void Ssd::apply_pending() {
+  const Nanos spent = trim_->before_collection(*this, counters_.trim);
+  if (spent == Nanos{0}) return;
+  firmware_free_ += spent;
+  nand_.delay_until(firmware_free_);
+}
+
+// What the drive does for itself in the time nobody asked for, up to `now`; not before the firmware
+// has applied what it had put off.
 void Ssd::idle_until(Nanos now) {
-  Nanos when = quiet_since_ + parameters_.background_idle;
+  Nanos when = std::max(quiet_since_ + parameters_.background_idle, firmware_free_);
   while (when < now && nand_.idle_at(now)) {
     when = std::max(when, nand_.finished());
     if (when >= now || !work_when_idle(when)) return;
@@ -327,10 +350,6 @@ void Ssd::idle_until(Nanos now) {
 
 bool Ssd::work_when_idle(Nanos when) {
   nand_.set_ready(when);
-  if (const Nanos spent = trim_->idle(*this); spent > Nanos{0}) {
-    firmware_free_ = std::max(firmware_free_, when) + spent;
-    return true;
-  }
   if (slc_left_ + ftl_.geometry().page() <= parameters_.slc_cache) {
     nand_.fold(fold_die_);
     fold_die_ = fold_die_ + 1 == ftl_.geometry().dies() ? 0 : fold_die_ + 1;
@@ -444,7 +463,7 @@ void Ssd::set_trim_policy(std::string_view name, Nanos now) {
 
 void Ssd::set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now) {
   wake(now);
-  firmware_free_ = std::max(firmware_free_, now) + trim_->retire(*this);
+  firmware_free_ = std::max(firmware_free_, now) + trim_->retire(*this, counters_.trim);
   trim_ = std::move(policy);
 }
 

@@ -152,6 +152,8 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void conditioned();
   void pad(Nanos ready);
   void arrive(Nanos now);
+  void apply_steps_until(Nanos now);
+  void apply_pending();
   void idle_until(Nanos now);
   bool work_when_idle(Nanos when);
   void adopt(std::vector<NamedRange> ranges);

@@ -53,17 +53,22 @@ class TrimPolicy {
   // One command. Returns the firmware's time before it can be acknowledged.
   virtual Nanos command(std::span<const Extent> ranges, TrimTarget& target,
                         TrimCounters& counters) = 0;
-  // The host has written the extent: whatever is pending for it is void.
-  virtual void written(const Extent& /*extent*/) {}
-  // The drive is idle: does a piece of pending work. Returns the firmware's time; zero if none is
-  // left.
-  virtual Nanos idle(TrimTarget& /*target*/) { return Nanos{0}; }
+  // The host is about to write the extent: what is pending must leave it alone from here on.
+  // Returns the firmware's time, which comes before the write's own.
+  virtual Nanos written(const Extent& /*extent*/, TrimTarget& /*target*/,
+                        TrimCounters& /*counters*/) {
+    return Nanos{0};
+  }
+  // No command wants the firmware: does a step of pending work, which no command interrupts.
+  // Returns the firmware's time; zero if nothing is left.
+  virtual Nanos idle(TrimTarget& /*target*/, TrimCounters& /*counters*/) { return Nanos{0}; }
   // A block is about to be chosen and collected: what is pending must be applied, or dead data
   // would be copied. Returns the firmware's time.
-  virtual Nanos before_collection(TrimTarget& /*target*/) { return Nanos{0}; }
-  // Another policy takes over: what is pending must be applied, nobody will ask for it again.
-  // Returns the firmware's time.
-  virtual Nanos retire(TrimTarget& /*target*/) { return Nanos{0}; }
+  virtual Nanos before_collection(TrimTarget& /*target*/, TrimCounters& /*counters*/) {
+    return Nanos{0};
+  }
+  // Nobody will ask for what is pending again: it must be applied. Returns the firmware's time.
+  virtual Nanos retire(TrimTarget& /*target*/, TrimCounters& /*counters*/) { return Nanos{0}; }
   virtual void archive(Archive& /*a*/) {}
 };
 
