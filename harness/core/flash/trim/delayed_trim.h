@@ -170,7 +170,7 @@ typedef struct dtrim_statistics {
   uint64_t batches_applied;       /* calls of `invalidate` */
   uint64_t slices_kept;           /* of pending ranges, whole, because of later writes */
   uint64_t blocks_invalidated;
-  uint64_t blocks_kept;   /* by slices that were applied, because of later writes */
+  uint64_t blocks_kept;   /* not invalidated because of later writes */
   uint64_t slice_lookups; /* in the Check Write List, by writes, reads and applications */
   uint64_t entries_probed;
   uint64_t ranges_applied;
