@@ -163,13 +163,14 @@ typedef struct dtrim_statistics {
   uint64_t writes_shortening;    /* write commands that shortened, split or removed a range */
   uint64_t reads_of_pending;     /* slices applied since they were read */
   /* the work */
-  uint64_t slices_applied;        /* at any time: looked up in write buffer and map */
+  uint64_t slices_applied;        /* looked up in write buffer and map, at any time */
   uint64_t slices_applied_idle;   /* of these: by dtrim_step */
   uint64_t slices_applied_drain;  /* by dtrim_drain */
   uint64_t slices_applied_forced; /* within a TRIM or write, since a table was full */
-  uint64_t batches_applied;       /* calls of `invalidate` that whole batches count once */
+  uint64_t batches_applied;       /* calls of `invalidate` */
+  uint64_t slices_kept;           /* of pending ranges, whole, because of later writes */
   uint64_t blocks_invalidated;
-  uint64_t blocks_kept;   /* of applied slices: not invalidated because of a later write */
+  uint64_t blocks_kept;   /* not invalidated because of later writes */
   uint64_t slice_lookups; /* in the Check Write List, by writes, reads and applications */
   uint64_t entries_probed;
   uint64_t ranges_applied;
@@ -184,7 +185,7 @@ typedef struct dtrim_statistics {
   uint64_t blocks_forgotten;
   uint64_t turns_exhausted; /* everything forgotten after 2^32 turns */
   uint64_t resets;
-  uint64_t reserved[27];
+  uint64_t reserved[26];
 } dtrim_statistics;
 
 /* --- the state; its fields are the module's own */
@@ -208,7 +209,6 @@ typedef struct dtrim_noted_write {
 typedef struct dtrim_state {
   dtrim_config config;
   uint32_t slice_shift;
-  uint32_t whole_mask;
   uint32_t turn;        /* of the next TRIM; it rises when a write was noted since the last one */
   uint32_t turn_is_old; /* a write was noted in this turn */
   uint32_t pending;     /* ranges */
@@ -217,7 +217,7 @@ typedef struct dtrim_state {
   uint16_t free_range;
   uint16_t oldest;
   uint16_t newest;
-  uint16_t yielded; /* whether dtrim_step left a range half applied */
+  uint16_t yielded; /* whether dtrim_step left the oldest range half applied */
   dtrim_statistics statistics;
 } dtrim_state;
 
@@ -232,8 +232,10 @@ typedef struct dtrim {
 
 /* What a call did beyond noting: for the caller's accounting. */
 typedef struct dtrim_work {
-  uint32_t slices;  /* looked up in write buffer and map */
-  uint32_t batches; /* of these: calls of `invalidate`, or slices with nothing to invalidate */
+  uint32_t slices;  /* given to `invalidate`: looked up in write buffer and map */
+  uint32_t batches; /* calls of `invalidate` for them */
+  uint32_t checked; /* slices of pending ranges done with, including those that later writes kept
+                     * whole: these limits and budgets count */
   uint32_t probes;  /* entries of the Check Write List looked at */
 } dtrim_work;
 
@@ -262,6 +264,11 @@ void dtrim_reset(dtrim* d);
  * may overlap, be empty, or number more than fit. They must lie in the namespace (LBA Out of Range
  * is the caller's to report); what does not is cut off. */
 dtrim_work dtrim_trim(dtrim* d, const dtrim_range* ranges, uint32_t count);
+
+/* The same from the command's data: `count` entries of 16 bytes (context attributes, number of
+ * blocks, first block; little-endian; NVM Command Set, figure of the range definition). Returns -1,
+ * and does nothing, if one reaches beyond the namespace (answer LBA Out of Range), else 0. */
+int dtrim_trim_list(dtrim* d, const uint8_t* list, uint32_t count, dtrim_work* work);
 
 /* A write command, whole or slice by slice, before its data enters the buffer. */
 dtrim_work dtrim_write(dtrim* d, uint32_t block, uint32_t blocks);
