@@ -18,6 +18,10 @@ FtlParameters ftl_parameters(const SsdParameters& p) {
   return ftl;
 }
 
+TrimParameters trim_parameters(const SsdParameters& p) {
+  return {p.trim_costs, p.trim_delay, {p.geometry.capacity, p.geometry.map_unit, p.write_buffer}};
+}
+
 // Throws OperatingError for ranges that a drive of these parameters cannot have.
 std::vector<Attribution::Range> in_pages(const SsdParameters& p,
                                          std::span<const NamedRange> ranges) {
@@ -77,7 +81,7 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
       host_(host),
       placement_(find_placement(p.placement)),
       by_range_(p.placement == "range"),
-      trim_(make_trim_policy(p.trim, p.trim_costs)),
+      trim_(make_trim_policy(p.trim, trim_parameters(p))),
       ftl_(Geometry(p.geometry), ftl_parameters(p), in_pages(p, p.ranges)),
       nand_(ftl_.geometry(), p.nand),
       link_time_(p.link_rate),
@@ -163,6 +167,9 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes first = to_bytes(request.lba);
   const Bytes last = first + to_bytes(request.sectors);
+  firmware_free_ +=
+      trim_->reading({request.lba, request.lba + request.sectors}, *this, counters_.trim);
+  begin = firmware_free_;
   Nanos end = begin;
   Bytes at = first;
   while (at < last) {
@@ -198,9 +205,14 @@ Nanos Ssd::read_page(Bytes bytes, Slot slot, Nanos begin) {
 Nanos Ssd::write(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes last = to_bytes(request.lba + request.sectors);
-  if (!trimmed_.empty()) trimmed_.erase(in_units({request.lba, request.lba + request.sectors}));
-  firmware_free_ += trim_->written({request.lba, request.lba + request.sectors}, *this,
-                                   counters_.trim);
+  const Extent written{request.lba, request.lba + request.sectors};
+  const Extent touched = in_units(written);
+  // The rest of a unit that is written in part is read before.
+  if (touched.begin < written.begin || written.end < touched.end) {
+    firmware_free_ += trim_->reading(touched, *this, counters_.trim);
+  }
+  firmware_free_ += trim_->written(written, *this, counters_.trim);
+  if (!trimmed_.empty()) trimmed_.erase(touched);
   const Destination destination = destination_of(request);
   Nanos end = begin;
   Lpn lpn = geometry.lpn_of(to_bytes(request.lba));
@@ -386,6 +398,7 @@ void Ssd::assume_written(const Extent& extent) {
   const auto last =
       static_cast<Lpn>(ceil_div(to_bytes(extent.end).count(), geometry.unit().count()));
   Timeless timeless;
+  retire_pending();
   for (Lpn lpn = geometry.lpn_of(to_bytes(extent.begin)); lpn < last; ++lpn) {
     if (ftl_.map().find(lpn) == kNoSlot) ftl_.write(timeless, lpn, 0, 0);
   }
@@ -414,6 +427,7 @@ std::vector<Extent> Ssd::in_doubt(Nanos now) {
     }
     for (const Extent& extent : trimmed_.extents()) doubt.insert(extent);
   }
+  trim_->add_pending(doubt);
   return doubt.extents();
 }
 
@@ -426,11 +440,16 @@ void Ssd::restart(Nanos now) {
   firmware_free_ = last_done_ = quiet_since_ = admitted_ = merged_ = now;
   unanswered_.clear();
   trimmed_.clear();
+  trim_->restart();
 }
+
+// Without taking time: the drive is given another state.
+void Ssd::retire_pending() { trim_->retire(*this, counters_.trim); }
 
 void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed) {
   require(fill_ratio >= 0.0 && fill_ratio <= 1.0, "fill_ratio: must lie between 0 and 1");
   require(overwrites >= 0.0 && overwrites <= 1000.0, "overwrites: must lie between 0 and 1000");
+  retire_pending();
   restart(last_done_);
   const std::uint64_t before = ftl_.counters().host_units;
   const auto filled = static_cast<Lpn>(fill_ratio * ftl_.geometry().lpns());
@@ -458,7 +477,7 @@ void Ssd::conditioned() {
 }
 
 void Ssd::set_trim_policy(std::string_view name, Nanos now) {
-  set_trim_policy(make_trim_policy(name, parameters_.trim_costs), now);
+  set_trim_policy(make_trim_policy(name, trim_parameters(parameters_)), now);
 }
 
 void Ssd::set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now) {
@@ -490,6 +509,7 @@ void Ssd::slow_die(std::int64_t die, std::int64_t thousandths, Nanos now) {
 
 void Ssd::reset_counters() {
   counters_ = {};
+  trim_->reset_status();
   ftl_.reset_counters();
   nand_.reset_counters();
 }
@@ -538,7 +558,7 @@ void Ssd::archive_trim(Archive& a) {
   const std::string_view name(saved.data(), saved.size());
   if (a.is_restoring() && name != current) {
     require(is_trim_policy(name), "the saved state is of a device with other parameters");
-    trim_ = make_trim_policy(name, parameters_.trim_costs);
+    trim_ = make_trim_policy(name, trim_parameters(parameters_));
   }
   trim_->archive(a);
 }
