@@ -45,6 +45,9 @@ class Device:
     def run(self, jobs: Sequence[JobParameters], *, rows: bool, interval_ns: int, cancel: Cancel) -> list:
         """Runs jobs side by side; a dictionary for each. Releases the GIL."""
 
+    def trim(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """One command; ranges are (begin, end) bytes. Latency in ns."""
+
     def begin_trace(self, *, depth: int, rows: bool, interval_ns: int, as_submitted: bool = False) -> None: ...
 
     def feed_trace(self, *, time_ns: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], op: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lba: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], sectors: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], stream: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], fua: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], cancel: Cancel) -> None: ...

@@ -274,6 +274,13 @@ class Device:
         counters = _difference(before, self.counters)
         return [_run_of(one, interval_s, counters) for one in raw]
 
+    def trim(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """One TRIM command of several ranges, (begin, end) in bytes, alone; its latency in ns.
+
+        Raises BadParameter for more ranges than the device takes, or one outside of it.
+        """
+        return self._core.trim(list(ranges))
+
     def replay(
         self,
         chunks: Iterable[TraceChunk],

@@ -197,6 +197,12 @@ class SsdParameters(_Parameters):
     trim_slice: Size
     trim_queued: Switch
     trim_max_ranges: Count
+    trim_list_time: Time | None = None
+    trim_pending_ranges: Count | None = None
+    trim_list_entries: Count | None = None
+    trim_merge: Switch | None = None
+    trim_step: Count | None = None
+    trim_batch_map: Ratio | None = None
     background_gc: Switch
     background_idle: Time
     background_target: Count | None = None

@@ -1,4 +1,5 @@
 // Device models: their parameters, and a device in virtual time to run jobs and traces on.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
@@ -56,6 +57,32 @@ nb::dict disk_counts(const disk::HddCounters& c) {
   return out;
 }
 
+// Of a drive that puts TRIMs off, and of no other.
+void count_delay(nb::dict& out, const flash::TrimCounters& c, const flash::TrimDelayStatus& s) {
+  out["firmware_trim_list_ns"] = c.list_time.count();
+  out["firmware_trim_idle_ns"] = c.idle_time.count();
+  out["firmware_trim_drain_ns"] = c.drain_time.count();
+  out["firmware_trim_forced_ns"] = c.forced_time.count();
+  out["trim_pending_ranges"] = s.pending_ranges;
+  out["trim_pending_ranges_high"] = s.pending_high;
+  out["trim_list_entries"] = s.list_entries;
+  out["trim_list_entries_high"] = s.list_high;
+  out["trim_list_lookups"] = s.list_lookups;
+  out["trim_list_probes"] = s.list_probes;
+  out["trim_writes_while_pending"] = s.writes_while_pending;
+  out["trim_writes_noted"] = s.writes_noted;
+  out["trim_blocks_kept"] = s.blocks_kept;
+  out["trim_merged_ranges"] = s.merged_ranges;
+  out["trim_idle_slices"] = s.idle_slices;
+  out["trim_drained_slices"] = s.drained_slices;
+  out["trim_forced_slices"] = s.forced_slices;
+  out["trim_reads_of_pending"] = s.reads_of_pending;
+  out["trim_yields"] = s.yields;
+  out["trim_drains"] = s.drains;
+  out["trim_full_tables"] = s.full_tables;
+  out["trim_forgotten_blocks"] = s.forgotten_blocks;
+}
+
 nb::dict flash_counts(const flash::Ssd& ssd) {
   const flash::SsdCounters& c = ssd.counters();
   const flash::FtlCounters& f = ssd.ftl().counters();
@@ -88,6 +115,7 @@ nb::dict flash_counts(const flash::Ssd& ssd) {
   out["firmware_trim_map_ns"] = c.trim.map_time.count();
   out["trim_ranges"] = c.trim.ranges;
   out["trim_slices"] = c.trim.slices;
+  if (const auto delay = ssd.trim_status()) count_delay(out, c.trim, *delay);
   out["die_host_read_ns"] = n.host_read.count();
   out["die_host_program_ns"] = n.host_program.count();
   out["die_gc_read_ns"] = n.gc_read.count();
@@ -163,9 +191,18 @@ void read_flash(flash::SsdParameters* self, const nb::kwargs& given) {
   p.power_loss_protection = a.take<bool>("power_loss_protection");
   p.slc_cache = a.bytes("slc_cache_bytes");
   p.trim = a.take<std::string>("trim");
-  p.trim_costs = {a.nanos("trim_command_time_ns"), a.nanos("trim_range_time_ns"),
-                  a.nanos("trim_buffer_time_ns"), a.nanos("trim_map_time_ns"),
-                  a.bytes("trim_slice_bytes")};
+  p.trim_costs = {
+      a.nanos("trim_command_time_ns"), a.nanos("trim_range_time_ns"),
+      a.nanos("trim_buffer_time_ns"),  a.nanos("trim_map_time_ns"),
+      a.bytes("trim_slice_bytes"),     Nanos{a.take_or<std::int64_t>("trim_list_time_ns", 0)}};
+  p.trim_delay.pending_ranges =
+      a.take_or<std::uint32_t>("trim_pending_ranges", p.trim_delay.pending_ranges);
+  p.trim_delay.list_entries =
+      a.take_or<std::uint32_t>("trim_list_entries", p.trim_delay.list_entries);
+  p.trim_delay.merge = a.take_or<bool>("trim_merge", p.trim_delay.merge);
+  p.trim_delay.step_slices = a.take_or<std::uint32_t>("trim_step", p.trim_delay.step_slices);
+  p.trim_delay.batch_map_ratio =
+      a.take_or<double>("trim_batch_map_ratio", p.trim_delay.batch_map_ratio);
   p.trim_queued = a.take<bool>("trim_queued");
   p.trim_max_ranges = a.take<std::uint32_t>("trim_max_ranges");
   p.background_gc = a.take<bool>("background_gc");
@@ -307,6 +344,17 @@ nb::object bounds_of(const std::vector<Extent>& extents) {
   return to_numpy(std::move(bounds));
 }
 
+std::int64_t trim(host::Driver& driver,
+                  const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  std::vector<Extent> extents;
+  for (const auto& [begin, end] : ranges) {
+    require(begin % kSectorBytes == 0 && end % kSectorBytes == 0,
+            "TRIM: a range must begin and end at a multiple of 512 B");
+    extents.push_back({to_lba(Bytes{begin}), to_lba(Bytes{end})});
+  }
+  return driver.trim(extents).count();
+}
+
 void slow_die(host::Driver& driver, std::int64_t die, double factor) {
   require(factor >= 1.0 && factor <= 1000.0, "factor: a die can be 1 to 1000 times as slow");
   flash_of(driver).slow_die(die, std::llround(factor * 1000.0), driver.now());
@@ -413,6 +461,7 @@ void bind_devices(nb::module_& m) {
           },
           "jobs"_a, nb::kw_only(), "rows"_a, "interval_ns"_a, "cancel"_a,
           "Runs jobs side by side; a dictionary for each. Releases the GIL.")
+      .def("trim", trim, "ranges"_a, "One command; ranges are (begin, end) bytes. Latency in ns.")
       .def(
           "begin_trace",
           [](Driver& d, std::uint32_t depth, bool rows, std::int64_t interval_ns,

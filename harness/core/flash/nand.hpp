@@ -54,6 +54,9 @@ class Nand {
   void catch_up(Nanos now);
   // Work that the FTL hands over from here on is not ready before `when`.
   void set_ready(Nanos when) { ready_ = when; }
+  void delay_until(Nanos when) {
+    if (ready_ < when) ready_ = when;
+  }
   // Host pages go to the SLC cache from here on.
   void set_slc(bool on) { slc_ = on; }
 

@@ -18,6 +18,10 @@ FtlParameters ftl_parameters(const SsdParameters& p) {
   return ftl;
 }
 
+TrimParameters trim_parameters(const SsdParameters& p) {
+  return {p.trim_costs, p.trim_delay, {p.geometry.capacity, p.geometry.map_unit, p.write_buffer}};
+}
+
 // Throws OperatingError for ranges that a drive of these parameters cannot have.
 std::vector<Attribution::Range> in_pages(const SsdParameters& p,
                                          std::span<const NamedRange> ranges) {
@@ -66,7 +70,7 @@ class Ssd::Backend {
   void read(Die die, std::uint32_t units) { ssd_.nand_.read(die, units); }
   void erase(Block block) { ssd_.nand_.erase(block); }
   void settle(Block block, const PageMap& map) { ssd_.nand_.settle(block, map); }
-  void before_choice() { ssd_.firmware_free_ += ssd_.trim_->before_collection(ssd_); }
+  void before_choice() { ssd_.apply_pending(); }
 
  private:
   Ssd& ssd_;
@@ -77,7 +81,7 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
       host_(host),
       placement_(find_placement(p.placement)),
       by_range_(p.placement == "range"),
-      trim_(make_trim_policy(p.trim, p.trim_costs)),
+      trim_(make_trim_policy(p.trim, trim_parameters(p))),
       ftl_(Geometry(p.geometry), ftl_parameters(p), in_pages(p, p.ranges)),
       nand_(ftl_.geometry(), p.nand),
       link_time_(p.link_rate),
@@ -119,6 +123,7 @@ void Ssd::wake(Nanos now) {
 
 // What the drive had to decide before a command that comes now.
 void Ssd::arrive(Nanos now) {
+  apply_steps_until(now);
   if (parameters_.background_gc || parameters_.slc_cache.count() > 0) idle_until(now);
   nand_.present(now);
 }
@@ -162,6 +167,9 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes first = to_bytes(request.lba);
   const Bytes last = first + to_bytes(request.sectors);
+  firmware_free_ +=
+      trim_->reading({request.lba, request.lba + request.sectors}, *this, counters_.trim);
+  begin = firmware_free_;
   Nanos end = begin;
   Bytes at = first;
   while (at < last) {
@@ -197,17 +205,24 @@ Nanos Ssd::read_page(Bytes bytes, Slot slot, Nanos begin) {
 Nanos Ssd::write(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes last = to_bytes(request.lba + request.sectors);
-  if (!trimmed_.empty()) trimmed_.erase(in_units({request.lba, request.lba + request.sectors}));
-  trim_->written({request.lba, request.lba + request.sectors});
+  const Extent written{request.lba, request.lba + request.sectors};
+  const Extent touched = in_units(written);
+  // The rest of a unit that is written in part is read before.
+  if (touched.begin < written.begin || written.end < touched.end) {
+    firmware_free_ += trim_->reading(touched, *this, counters_.trim);
+  }
+  firmware_free_ += trim_->written(written, *this, counters_.trim);
+  if (!trimmed_.empty()) trimmed_.erase(touched);
   const Destination destination = destination_of(request);
   Nanos end = begin;
   Lpn lpn = geometry.lpn_of(to_bytes(request.lba));
   for (Bytes at = to_bytes(request.lba); at < last; ++lpn) {
     const Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
-    end = std::max(end, write_unit(destination, lpn, to - at, begin));
+    // Later than `begin` where TRIMs that were put off stood in the way.
+    end = std::max(end, write_unit(destination, lpn, to - at, firmware_free_));
     at = to;
   }
-  return end + parameters_.write_latency;
+  return std::max(end, firmware_free_) + parameters_.write_latency;
 }
 
 // Returns when the unit's data is in the buffer.
@@ -316,9 +331,29 @@ void Ssd::unmap(const Extent& extent) {
   }
 }
 
-// What the drive does for itself in the time nobody asked for, up to `now`.
+// TRIMs that were put off, in the time in which no command wants the firmware, up to `now`: what
+// comes then waits for the end of one step at most.
+void Ssd::apply_steps_until(Nanos now) {
+  while (firmware_free_ < now) {
+    const Nanos spent = trim_->idle(*this, counters_.trim);
+    if (spent == Nanos{0}) return;
+    firmware_free_ += spent;
+  }
+}
+
+// All of them at once, before a block is collected: neither the collection nor any command goes on
+// meanwhile.
+void Ssd::apply_pending() {
+  const Nanos spent = trim_->before_collection(*this, counters_.trim);
+  if (spent == Nanos{0}) return;
+  firmware_free_ += spent;
+  nand_.delay_until(firmware_free_);
+}
+
+// What the drive does for itself in the time nobody asked for, up to `now`; not before the firmware
+// has applied what it had put off.
 void Ssd::idle_until(Nanos now) {
-  Nanos when = quiet_since_ + parameters_.background_idle;
+  Nanos when = std::max(quiet_since_ + parameters_.background_idle, firmware_free_);
   while (when < now && nand_.idle_at(now)) {
     when = std::max(when, nand_.finished());
     if (when >= now || !work_when_idle(when)) return;
@@ -327,10 +362,6 @@ void Ssd::idle_until(Nanos now) {
 
 bool Ssd::work_when_idle(Nanos when) {
   nand_.set_ready(when);
-  if (const Nanos spent = trim_->idle(*this); spent > Nanos{0}) {
-    firmware_free_ = std::max(firmware_free_, when) + spent;
-    return true;
-  }
   if (slc_left_ + ftl_.geometry().page() <= parameters_.slc_cache) {
     nand_.fold(fold_die_);
     fold_die_ = fold_die_ + 1 == ftl_.geometry().dies() ? 0 : fold_die_ + 1;
@@ -367,6 +398,7 @@ void Ssd::assume_written(const Extent& extent) {
   const auto last =
       static_cast<Lpn>(ceil_div(to_bytes(extent.end).count(), geometry.unit().count()));
   Timeless timeless;
+  retire_pending();
   for (Lpn lpn = geometry.lpn_of(to_bytes(extent.begin)); lpn < last; ++lpn) {
     if (ftl_.map().find(lpn) == kNoSlot) ftl_.write(timeless, lpn, 0, 0);
   }
@@ -395,6 +427,7 @@ std::vector<Extent> Ssd::in_doubt(Nanos now) {
     }
     for (const Extent& extent : trimmed_.extents()) doubt.insert(extent);
   }
+  trim_->add_pending(doubt);
   return doubt.extents();
 }
 
@@ -407,11 +440,16 @@ void Ssd::restart(Nanos now) {
   firmware_free_ = last_done_ = quiet_since_ = admitted_ = merged_ = now;
   unanswered_.clear();
   trimmed_.clear();
+  trim_->restart();
 }
+
+// Without taking time: the drive is given another state.
+void Ssd::retire_pending() { trim_->retire(*this, counters_.trim); }
 
 void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed) {
   require(fill_ratio >= 0.0 && fill_ratio <= 1.0, "fill_ratio: must lie between 0 and 1");
   require(overwrites >= 0.0 && overwrites <= 1000.0, "overwrites: must lie between 0 and 1000");
+  retire_pending();
   restart(last_done_);
   const std::uint64_t before = ftl_.counters().host_units;
   const auto filled = static_cast<Lpn>(fill_ratio * ftl_.geometry().lpns());
@@ -439,12 +477,12 @@ void Ssd::conditioned() {
 }
 
 void Ssd::set_trim_policy(std::string_view name, Nanos now) {
-  set_trim_policy(make_trim_policy(name, parameters_.trim_costs), now);
+  set_trim_policy(make_trim_policy(name, trim_parameters(parameters_)), now);
 }
 
 void Ssd::set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now) {
   wake(now);
-  firmware_free_ = std::max(firmware_free_, now) + trim_->retire(*this);
+  firmware_free_ = std::max(firmware_free_, now) + trim_->retire(*this, counters_.trim);
   trim_ = std::move(policy);
 }
 
@@ -471,6 +509,7 @@ void Ssd::slow_die(std::int64_t die, std::int64_t thousandths, Nanos now) {
 
 void Ssd::reset_counters() {
   counters_ = {};
+  trim_->reset_status();
   ftl_.reset_counters();
   nand_.reset_counters();
 }
@@ -519,7 +558,7 @@ void Ssd::archive_trim(Archive& a) {
   const std::string_view name(saved.data(), saved.size());
   if (a.is_restoring() && name != current) {
     require(is_trim_policy(name), "the saved state is of a device with other parameters");
-    trim_ = make_trim_policy(name, parameters_.trim_costs);
+    trim_ = make_trim_policy(name, trim_parameters(parameters_));
   }
   trim_->archive(a);
 }

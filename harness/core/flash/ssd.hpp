@@ -55,6 +55,7 @@ struct SsdParameters {
   Bytes slc_cache;  // written first and at SLC speed; emptied when idle
   std::string trim = "immediate";
   TrimCosts trim_costs;
+  TrimDelay trim_delay;
   bool trim_queued = true;  // false: SATA's non-NCQ command, alone in the drive
   std::uint32_t trim_max_ranges = 1;
   bool background_gc = false;
@@ -117,6 +118,8 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void slow_die(std::int64_t die, std::int64_t thousandths, Nanos now);
 
   [[nodiscard]] const SsdCounters& counters() const { return counters_; }
+  // Null where the TRIM policy puts nothing off.
+  [[nodiscard]] std::unique_ptr<TrimDelayStatus> trim_status() const { return trim_->status(); }
   [[nodiscard]] const Ftl& ftl() const { return ftl_; }
   [[nodiscard]] const Nand& nand() const { return nand_; }
   [[nodiscard]] const SsdParameters& parameters() const { return parameters_; }
@@ -143,6 +146,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Nanos flush(Nanos begin);
   Nanos trim(const Request& request, Nanos begin);
   void unmap(const Extent& extent) override;
+  void retire_pending();
   [[nodiscard]] Extent in_units(const Extent& extent) const;
   Nanos admit_unit(Nanos begin);
   void place(Lpn lpn, const Destination& destination, Nanos ready);
@@ -152,6 +156,8 @@ class Ssd final : public DeviceModel, private TrimTarget {
   void conditioned();
   void pad(Nanos ready);
   void arrive(Nanos now);
+  void apply_steps_until(Nanos now);
+  void apply_pending();
   void idle_until(Nanos now);
   bool work_when_idle(Nanos when);
   void adopt(std::vector<NamedRange> ranges);

@@ -117,6 +117,24 @@ void Driver::abandon() {
   results_.clear();
 }
 
+Nanos Driver::trim(std::span<const Extent> ranges) {
+  require(in_device_ == 0 && held_.empty(), "a trace is under way: end it first");
+  require(!ranges.empty(), "TRIM: give at least one range");
+  for (const Extent& range : ranges) {
+    require(lies_within({Op::trim, range.begin, range.length()}, device_->capacity()),
+            "TRIM: a range is empty or lies outside of the device");
+  }
+  recording_ = {};
+  results_.assign(1, RunResult{});
+  const Nanos begin = now_;
+  or_abandon([&] {
+    submit(0, {Op::trim, ranges[0].begin, ranges[0].length(), false, 0, ranges}, begin);
+    while (in_device_ > 0) take_event();
+  });
+  results_.clear();
+  return now_ - begin;
+}
+
 void Driver::begin_trace(std::uint32_t depth, const Recording& recording, bool as_submitted) {
   require(in_device_ == 0 && held_.empty(), "a trace is under way: end it first");
   recording_ = recording;
@@ -246,10 +264,10 @@ void Driver::submit(std::uint32_t job, const Request& request, Nanos arrived) {
     outstanding_.emplace_back();
   }
   const Tag tag = free_tags_.back();
-  free_tags_.pop_back();
   outstanding_[tag] = {job, arrived, Nanos{}, request.op, request.lba, request.sectors};
+  device_->submit(tag, request, now_);  // which may refuse it
+  free_tags_.pop_back();
   ++in_device_;
-  device_->submit(tag, request, now_);
 }
 
 void Driver::record(const Outstanding& io) {

@@ -73,6 +73,9 @@ class Driver final : private Host {
   std::vector<RunResult> run(std::span<const JobParameters> jobs, const Recording& recording,
                              const Cancel& cancel);
 
+  // One TRIM command of several ranges, alone; returns its latency.
+  Nanos trim(std::span<const Extent> ranges);
+
   // A trace, in pieces. With `depth` above 0 its times are ignored, and so many requests are kept
   // outstanding; with 0 each request arrives at its time after the start. `as_submitted`: these are
   // a device's submissions, and are not held back however many are outstanding.

@@ -3,8 +3,8 @@
 // A TRIM command has three costs (the Delayed TRIM paper's breakdown): handling the command and its
 // ranges, looking up every slice in the write buffer, and clearing every slice's map entry. A
 // policy says how much of the firmware's time the command takes, and unmaps through the target. One
-// that delays work gets its chance when the drive is idle, when a page is written, and before
-// garbage is collected.
+// that delays work gets its chance when the drive is idle, and hears of what it must not get in the
+// way of: reads, writes, and garbage collection.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 #include "base/archive.hpp"
 #include "base/extent.hpp"
+#include "base/extent_set.hpp"
 
 namespace flashlab::flash {
 
@@ -23,8 +24,36 @@ struct TrimCosts {
   Nanos buffer;  // per slice
   Nanos map;     // per slice
   Bytes slice;
+  Nanos list =
+      Nanos{0};  // of `delayed`: a search of what is pending, or of one place in the write list
 };
 
+// The tables and habits of the policy `delayed`; see flash/trim/delayed_trim.h.
+struct TrimDelay {
+  std::uint32_t pending_ranges = 1024;
+  std::uint32_t list_entries = 2048;
+  bool merge = false;             // ranges that touch or overlap become one
+  std::uint32_t step_slices = 1;  // so many at once, which no command interrupts; a power of two
+  double batch_map_ratio = 1.0;   // of `map`, for each slice of a step but its first
+};
+
+// The drive that a policy works for.
+struct TrimDrive {
+  Bytes capacity;
+  Bytes map_unit;
+  Bytes write_buffer;
+};
+
+struct TrimParameters {
+  TrimCosts costs;
+  TrimDelay delay;
+  TrimDrive drive;
+};
+
+// The first three times are by kind of work, and also contain what was done later than its command;
+// `list` is what only a delay costs. How much of the four was done when: `idle`, in which no
+// command wanted the firmware; `drain`, before a collection; `forced`, in a read, a write or a TRIM
+// that had to wait for it. The rest was done in TRIM commands as ever.
 struct TrimCounters {
   std::uint64_t commands = 0;
   std::uint64_t ranges = 0;
@@ -32,6 +61,10 @@ struct TrimCounters {
   Nanos command_time;
   Nanos buffer_time;
   Nanos map_time;
+  Nanos list_time;
+  Nanos idle_time;
+  Nanos drain_time;
+  Nanos forced_time;
 };
 
 // What a policy may do to the drive.
@@ -45,6 +78,28 @@ class TrimTarget {
   ~TrimTarget() = default;
 };
 
+// What a policy knows of work that it has put off, since the last reset of the counters.
+struct TrimDelayStatus {
+  std::uint64_t pending_ranges = 0;  // now
+  std::uint64_t pending_high = 0;
+  std::uint64_t list_entries = 0;  // now
+  std::uint64_t list_high = 0;
+  std::uint64_t list_lookups = 0;
+  std::uint64_t list_probes = 0;
+  std::uint64_t writes_while_pending = 0;
+  std::uint64_t writes_noted = 0;
+  std::uint64_t blocks_kept = 0;  // trimmed, and written again before that was applied
+  std::uint64_t merged_ranges = 0;
+  std::uint64_t idle_slices = 0;
+  std::uint64_t drained_slices = 0;
+  std::uint64_t forced_slices = 0;
+  std::uint64_t reads_of_pending = 0;
+  std::uint64_t yields = 0;
+  std::uint64_t drains = 0;
+  std::uint64_t full_tables = 0;
+  std::uint64_t forgotten_blocks = 0;
+};
+
 class TrimPolicy {
  public:
   virtual ~TrimPolicy() = default;
@@ -53,25 +108,47 @@ class TrimPolicy {
   // One command. Returns the firmware's time before it can be acknowledged.
   virtual Nanos command(std::span<const Extent> ranges, TrimTarget& target,
                         TrimCounters& counters) = 0;
-  // The host has written the extent: whatever is pending for it is void.
-  virtual void written(const Extent& /*extent*/) {}
-  // The drive is idle: does a piece of pending work. Returns the firmware's time; zero if none is
-  // left.
-  virtual Nanos idle(TrimTarget& /*target*/) { return Nanos{0}; }
+  // The host is about to write the extent: what is pending must leave it alone from here on.
+  // Returns the firmware's time, which comes before the write's own.
+  virtual Nanos written(const Extent& /*extent*/, TrimTarget& /*target*/,
+                        TrimCounters& /*counters*/) {
+    return Nanos{0};
+  }
+  // The extent is about to be read: what is pending of it must be as it will be read from now on.
+  // Returns the firmware's time, which comes before the read's own.
+  virtual Nanos reading(const Extent& /*extent*/, TrimTarget& /*target*/,
+                        TrimCounters& /*counters*/) {
+    return Nanos{0};
+  }
+  // No command wants the firmware: does a step of pending work, which no command interrupts.
+  // Returns the firmware's time; zero if nothing is left.
+  virtual Nanos idle(TrimTarget& /*target*/, TrimCounters& /*counters*/) { return Nanos{0}; }
   // A block is about to be chosen and collected: what is pending must be applied, or dead data
   // would be copied. Returns the firmware's time.
-  virtual Nanos before_collection(TrimTarget& /*target*/) { return Nanos{0}; }
-  // Another policy takes over: what is pending must be applied, nobody will ask for it again.
-  // Returns the firmware's time.
-  virtual Nanos retire(TrimTarget& /*target*/) { return Nanos{0}; }
+  virtual Nanos before_collection(TrimTarget& /*target*/, TrimCounters& /*counters*/) {
+    return Nanos{0};
+  }
+  // Nobody will ask for what is pending again: it must be applied. Returns the firmware's time.
+  virtual Nanos retire(TrimTarget& /*target*/, TrimCounters& /*counters*/) { return Nanos{0}; }
+  // The power has failed: what was in RAM is gone.
+  virtual void restart() {}
+  // Adds what is pending: after a power cut it would hold its old content.
+  virtual void add_pending(ExtentSet& /*doubt*/) const {}
+  // Null if this policy never puts anything off.
+  [[nodiscard]] virtual std::unique_ptr<TrimDelayStatus> status() const { return nullptr; }
+  virtual void reset_status() {}
   virtual void archive(Archive& /*a*/) {}
 };
 
-// Throws OperatingError for a name that is not in the table: none, immediate.
-std::unique_ptr<TrimPolicy> make_trim_policy(std::string_view name, const TrimCosts& costs);
+// Throws OperatingError for a name that is not in the table (none, immediate, delayed,
+// delayed_unchecked), or parameters that the policy cannot have.
+std::unique_ptr<TrimPolicy> make_trim_policy(std::string_view name,
+                                             const TrimParameters& parameters);
 [[nodiscard]] bool is_trim_policy(std::string_view name);
 
-std::unique_ptr<TrimPolicy> make_trim_none(const TrimCosts& costs);
-std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimCosts& costs);
+std::unique_ptr<TrimPolicy> make_trim_none(const TrimParameters& parameters);
+std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimParameters& parameters);
+std::unique_ptr<TrimPolicy> make_trim_delayed(const TrimParameters& parameters);
+std::unique_ptr<TrimPolicy> make_trim_delayed_unchecked(const TrimParameters& parameters);
 
 }  // namespace flashlab::flash

@@ -42,8 +42,8 @@ class Immediate final : public TrimPolicy {
 
 }  // namespace
 
-std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimCosts& costs) {
-  return std::make_unique<Immediate>(costs);
+std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimParameters& parameters) {
+  return std::make_unique<Immediate>(parameters.costs);
 }
 
 }  // namespace flashlab::flash

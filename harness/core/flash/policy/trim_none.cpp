@@ -17,7 +17,7 @@ class None final : public TrimPolicy {
 
 }  // namespace
 
-std::unique_ptr<TrimPolicy> make_trim_none(const TrimCosts& /*costs*/) {
+std::unique_ptr<TrimPolicy> make_trim_none(const TrimParameters& /*parameters*/) {
   return std::make_unique<None>();
 }
 
