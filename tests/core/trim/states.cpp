@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -44,8 +45,10 @@ struct Difference {
   std::string what;
 };
 
+// Without the counts, of which only one belongs to the state.
 struct State {
-  dtrim_state module;
+  std::array<char, offsetof(dtrim_state, statistics)> module;
+  std::uint64_t pending_blocks;
   std::array<Block, kBlocks> blocks;
   std::vector<std::uint32_t> memory;
 };
@@ -58,20 +61,21 @@ class Tiny {
     if (dtrim_init(&d_, &config, &callbacks, state_.memory.data(), bytes()) != 0) {
       throw std::runtime_error("no such drive");
     }
-    state_.module = d_.state;
     state_.blocks.fill({1, 1, 0, 0});
   }
   Tiny(const Tiny&) = delete;
   Tiny& operator=(const Tiny&) = delete;
 
   [[nodiscard]] const State& save() {
-    state_.module = d_.state;
+    std::memcpy(state_.module.data(), &d_.state, state_.module.size());
+    state_.pending_blocks = d_.state.statistics.pending_blocks;
     return state_;
   }
   void load(const State& from) {
     std::memcpy(state_.memory.data(), from.memory.data(), bytes());
     state_.blocks = from.blocks;
-    d_.state = from.module;
+    std::memcpy(&d_.state, from.module.data(), from.module.size());
+    d_.state.statistics.pending_blocks = from.pending_blocks;
   }
 
   void apply(const Op& op) {
