@@ -107,6 +107,8 @@ class Tiny {
 
   // The same for states that differ in names only.
   [[nodiscard]] std::string key() const;
+  // Of all that was ever applied here, whatever was loaded between.
+  [[nodiscard]] const dtrim_statistics& counted() const { return d_.state.statistics; }
 
  private:
   [[nodiscard]] std::uint32_t bytes() const {
@@ -284,6 +286,11 @@ int search(const dtrim_config& config, std::uint64_t max_states) {
             << ", \"forced_slices\": " << config.write_forced_slices
             << ", \"requests\": " << ops.size() << ", \"states\": " << seen.size()
             << ", \"transitions\": " << transitions << ", \"depth\": " << depth
+            << ", \"list_full_splits\": " << tiny.counted().list_full_splits
+            << ", \"list_full_forced\": " << tiny.counted().list_full_forced
+            << ", \"ranges_full_oldest\": " << tiny.counted().ranges_full_oldest
+            << ", \"ranges_full_forced\": " << tiny.counted().ranges_full_forced
+            << ", \"blocks_forgotten\": " << tiny.counted().blocks_forgotten
             << ", \"complete\": " << (complete ? "true" : "false") << "}\n";
   return 0;
 }
