@@ -49,13 +49,13 @@
  *
  * READS. The specification lets a deallocated block read as zeroes, ones or its last data, but the
  * value must not change without a write. Here a block reads as zeroes from the acknowledgement on
- * (unless its TRIM is forgotten before anybody reads it; so this is not SATA's RZAT): before a slice
- * is read (from buffer or flash) the firmware calls dtrim_read, which applies the slice's pending
- * blocks at once (one slice of work, and only if it is pending) and says which blocks are zeroes. So
- * whatever was read is in the map, and no longer hangs on these tables. To report: DLFEAT 001b
- * (zeroes). A slice that the map does not know needs no call.
- *   The rest of a slice that is written in part is read, too (read-modify-write): call dtrim_read
- * for it before it is read and before dtrim_write, or old data comes back with it.
+ * (unless its TRIM is forgotten before anybody reads it; so this is not SATA's RZAT): before a
+ * slice is read (from buffer or flash) the firmware calls dtrim_read, which applies the slice's
+ * pending blocks at once (one slice of work, and only if it is pending) and says which blocks are
+ * zeroes. So whatever was read is in the map, and no longer hangs on these tables. To report:
+ * DLFEAT 001b (zeroes). A slice that the map does not know needs no call. The rest of a slice that
+ * is written in part is read, too (read-modify-write): call dtrim_read for it before it is read and
+ * before dtrim_write, or old data comes back with it.
  *
  * FLUSH needs no call where a change of the map is durable at once, or where TRIMs may be lost by a
  * power cut up to the next application. Where the map is made durable by a flush, and trimmed
