@@ -233,7 +233,7 @@ def fit(
 @app.command()
 def calibrate(
     experiment: Annotated[
-        str, typer.Argument(help="sort_merge_join, trim_fallocate or msdj_tpcc")
+        str, typer.Argument(help="sort_merge_join, trim_fallocate, msdj_tpcc or delayed_trim")
     ] = "sort_merge_join",
     write: Annotated[bool, typer.Option("--write", help="put the values into the profile")] = False,
 ) -> None:
@@ -247,6 +247,7 @@ def calibrate(
         "sort_merge_join": _calibrate_sort_merge_join,
         "trim_fallocate": _calibrate_trim_fallocate,
         "msdj_tpcc": _calibrate_msdj_tpcc,
+        "delayed_trim": _calibrate_delayed_trim,
     }
     if experiment not in known:
         raise UnknownName("experiment with a calibration", experiment, known)
@@ -320,6 +321,31 @@ def _calibrate_msdj_tpcc(write: bool) -> list[str]:
     report.print_judged(project, "msdj_tpcc", found.results, title, _console())
     name = device_name(project, "msdj_tpcc", fitting.DEVICE)
     return fitting.write(project.profiles, name, found.overprovision_ratio) if write else []
+
+
+def _calibrate_delayed_trim(write: bool) -> list[str]:
+    from harness.experiments.delayed_trim import calibrate as fitting
+    from harness.experiments.delayed_trim.grid import Parameters
+    from harness.paths import find_project
+    from harness.runs import device_name, open_session
+    from harness.tiers.simulated import SimulatedBench
+
+    project = find_project()
+    with open_session(project, "delayed_trim", "simulated") as session:
+        parameters, bench = session.parameters, session.bench
+        assert isinstance(parameters, Parameters)
+        assert isinstance(bench, SimulatedBench)
+        found = fitting.calibrate(parameters, bench, project.published)
+    for name, value_ns in found.values.items():
+        _console().print(f"{name}: {value_ns / 1e3:g} us")
+    for row in found.cells.itertuples():
+        seen = "seen by the fit" if row.fitted else "not seen"
+        _console().print(
+            f"{row.metric}, {row.unit_bytes >> 10} KiB: paper {row.value:.4f}, model "
+            f"{row.model:.4f}, off by {100 * (row.model - row.value):+.2f} points ({seen})"
+        )
+    name = device_name(project, "delayed_trim", fitting.DEVICE)
+    return fitting.write(project.profiles, name, found.values) if write else []
 
 
 @app.command()

@@ -9,6 +9,7 @@ from harness.errors import UnknownName
 from harness.experiments.base import Experiment
 
 _TABLE: Final = {
+    "delayed_trim": "harness.experiments.delayed_trim",
     "device_models": "harness.experiments.device_models",
     "grace_hash_join": "harness.experiments.grace_hash_join",
     "msdj_crashes": "harness.experiments.msdj_crashes",

@@ -1,0 +1,57 @@
+"""Delayed TRIM: what it takes out of a TRIM's way, and what it costs later.
+
+The paper's tables 1 and 2 and its figures 1 and 2, and what it does not show: tail latency of
+others' requests, the price of remembering writes, how much idle time is enough, and how the idle
+work can be made shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from matplotlib.figure import Figure
+
+from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.delayed_trim import figures, grid, model
+from harness.tiers.base import Bench
+
+
+class DelayedTrim:
+    """The experiment."""
+
+    name = "delayed_trim"
+    title = "Delayed TRIM in an OpenSSD FTL"
+    notebook = "50_delayed_trim.ipynb"
+    parameters = grid.Parameters
+    tiers = ("simulated",)
+    code = ("devices/model.py",)
+
+    def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
+        """Every setting that a figure or a claim needs, each once."""
+        return grid.points(parameters, bench.devices)
+
+    def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
+        """None: nothing is stored, and drives are built as large as a point wants them."""
+        del parameters, point
+        return 0
+
+    def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
+        """There are no inputs."""
+        del parameters, raw
+        return ""
+
+    def run_point(
+        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
+    ) -> Measurement:
+        """One drive through one kind of experiment."""
+        del parameters, raw
+        return model.run_point(point.values, bench)
+
+    def figures(self, results: Results) -> dict[str, Figure]:
+        """One figure for each kind of point that there are results of."""
+        return figures.draw(results)
+
+
+EXPERIMENT: Final = DelayedTrim()
