@@ -24,7 +24,7 @@ STRICT += ["-Wshadow", "-Wcast-qual", "-Werror"]
 BOARD_SOURCES = [str(MODULE / "delayed_trim.c"), str(GLUE / "openssd_trim.c")]
 FIRMWARE = [str(REPOSITORY / "tests/openssd/firmware.c"), *BOARD_SOURCES]
 
-# The boards' cores: Cosmos+ (Zynq-7000), DaisyPlus (Zynq UltraScale+).
+# The boards' cores: Cosmos+, DaisyPlus.
 BARE = {"cortex-a9": "arm-none-eabi-", "cortex-a53": "aarch64-linux-gnu-"}
 HOSTED = {
     "cortex-a9": ("arm-linux-gnueabihf-gcc", "qemu-arm"),
