@@ -1,11 +1,12 @@
 /* What a write and a page check cost in the Check Write List, by how many entries it has.
  *
- *   trim_curve [OPERATIONS]     default: 200000 per point
+ *   trim_curve [OPERATIONS]     default: 100000 per point and round
  *
  * One pending TRIM covers the drive; random blocks are written until so many slices are noted, in a
  * table of the next power of two of buckets. Then so many slices are written again, and as many
- * checked, at random (warm and cold ones alike). Prints one JSON list: nanoseconds and entries
- * looked at per operation. */
+ * checked, at random (warm and cold ones alike). Prints one JSON list: entries looked at per
+ * operation, and its nanoseconds in the fastest of some rounds. The longest lists do not fit in a
+ * processor's cache: entries looked at are the same, each costs more. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "flash/trim/delayed_trim.h"
 #include "world.h"
 
-enum { SLICE_BLOCKS = 4, MOST_ENTRIES = 100000, MOST_BUCKETS = 1 << 17 };
+enum { SLICE_BLOCKS = 4, ROUNDS = 7, MOST_ENTRIES = 100000, MOST_BUCKETS = 1 << 17 };
 static const uint32_t kBlocks = UINT32_C(1) << 30;
 
 static uint32_t memory[DTRIM_MEMORY_BYTES(4, MOST_ENTRIES, MOST_BUCKETS) / 4];
@@ -63,26 +64,32 @@ static void measure(uint32_t entries, uint32_t operations) {
   }
   if (dtrim_init(&d, &c, &callbacks, memory, sizeof memory) != 0) exit(2);
   fill(&d, entries, &random);
-  const double begin = seconds();
-  for (uint32_t i = 0; i < operations; ++i) {
-    const uint32_t slice = noted[world_random(&random) % entries];
-    probes += dtrim_write(&d, slice * SLICE_BLOCKS, SLICE_BLOCKS).probes;
+  double write_s = 1e9;
+  double check_s = 1e9;
+  for (int round = 0; round < ROUNDS; ++round) {
+    const double begin = seconds();
+    for (uint32_t i = 0; i < operations; ++i) {
+      const uint32_t slice = noted[world_random(&random) % entries];
+      probes += dtrim_write(&d, slice * SLICE_BLOCKS, SLICE_BLOCKS).probes;
+    }
+    const double written = seconds();
+    for (uint32_t i = 0; i < operations; ++i) {
+      sink = dtrim_pending_blocks(&d, any_slice(entries, &random));
+    }
+    const double checked = seconds();
+    if (written - begin < write_s) write_s = written - begin;
+    if (checked - written < check_s) check_s = checked - written;
   }
-  const double written = seconds();
-  for (uint32_t i = 0; i < operations; ++i) {
-    sink = dtrim_pending_blocks(&d, any_slice(entries, &random));
-  }
-  const double checked = seconds();
   printf("{\"entries\": %" PRIu32 ", \"buckets\": %" PRIu32, entries, c.buckets);
-  printf(", \"write_ns\": %.1f, \"check_ns\": %.1f", (written - begin) * 1e9 / operations,
-         (checked - written) * 1e9 / operations);
-  printf(", \"write_probes\": %.3f, \"longest_chain\": %" PRIu32 "}", (double)probes / operations,
-         d.state.statistics.longest_chain);
+  printf(", \"write_ns\": %.1f, \"check_ns\": %.1f", write_s * 1e9 / operations,
+         check_s * 1e9 / operations);
+  printf(", \"write_probes\": %.3f, \"longest_chain\": %" PRIu32 "}",
+         (double)probes / operations / ROUNDS, d.state.statistics.longest_chain);
 }
 
 int main(int argc, char** argv) {
   static const uint32_t kEntries[] = {1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000};
-  const uint32_t operations = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 200000;
+  const uint32_t operations = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 100000;
   for (size_t i = 0; i < sizeof kEntries / sizeof *kEntries; ++i) {
     printf(i == 0 ? "[" : ",\n ");
     measure(kEntries[i], operations);
