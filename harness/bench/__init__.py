@@ -28,7 +28,7 @@ _GROUPS: Final = {
     "sort_merge_join": ("harness.bench.sort_merge_join",),
     "trim_fallocate": ("harness.bench.trim_fallocate",),
     "msdj_tpcc": ("harness.bench.msdj_tpcc",),
-    "delayed_trim": ("harness.bench.delayed_trim",),
+    "delayed_trim": ("harness.bench.delayed_trim", "harness.bench.delayed_trim_proofs"),
     "reviewer": ("harness.bench.reviewer",),
 }
 

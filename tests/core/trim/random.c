@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   printf(", \"operations_per_second\": %.0f", (double)operations / taken);
   for (int i = 0; i < WORLD_OPS; ++i) printf(", \"%s\": %" PRIu64, world_op_names[i], done[i]);
   for (int i = 0; i < COUNTS; ++i) printf(", \"%s\": %" PRIu64, counts[i].name, sums[i]);
+  printf(", \"table_bytes\": %u", DTRIM_DEFAULT_MEMORY_BYTES);
   printf("}\n");
   return 0;
 }
