@@ -43,11 +43,12 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
         raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
     host = host_name(project, _EXPERIMENT)
     with SimulatedBench(project.profiles, devices, host, overrides) as simulated:
-        rows = [_row(point, simulated) for point in table.to_dict("records")]
+        rows = [beside(point, simulated) for point in table.to_dict("records")]
     return pd.DataFrame(rows)
 
 
-def _row(point: Mapping[Any, Any], simulated: SimulatedBench) -> dict[str, Any]:
+def beside(point: Mapping[Any, Any], simulated: SimulatedBench) -> dict[str, Any]:
+    """A point's values and emulated metrics beside the model's, as columns of `compare`."""
     values = {str(name): value for name, value in point.items() if not pd.isna(value)}
     found = model.run_point(values, simulated).metrics
     names = ("device", "kind", "policy", "unit_bytes")
