@@ -57,7 +57,7 @@ check: env ## lint, types, fast tests
 
 format: env ## puts Python and C++ into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only -q .
-	@git ls-files 'harness/core/*.[ch]pp' 'harness/core/*.[ch]' 'tests/core/*.cpp' 'tests/core/*.[ch]' | xargs $(BIN)/clang-format -i
+	@git ls-files 'harness/core/*.[ch]pp' 'harness/core/*.[ch]' 'tests/core/*.cpp' 'tests/core/*.[ch]' 'tests/openssd/*.c' 'hardware/openssd/*.[ch]' | xargs $(BIN)/clang-format -i
 
 stub: env ## the type stub of the compiled core
 	@$(BIN)/python -m nanobind.stubgen -q -m harness._core -o harness/_core.pyi

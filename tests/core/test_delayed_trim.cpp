@@ -7,7 +7,6 @@
 #include <set>
 #include <vector>
 
-#include "base/prng.hpp"
 #include "flash/trim/delayed_trim.h"
 #include "repeat.hpp"
 #include "trim/board.h"
@@ -525,13 +524,13 @@ TEST(DelayedTrimTables, ACheckLooksAtFewEntriesHoweverManyThereAre) {
     }
     Module m(c);
     m.trim(0, c.blocks);
-    Prng random(entries);
+    std::uint64_t random = entries;
     while (m.d.state.noted < entries) {
-      m.write(1 + static_cast<std::uint32_t>(random.below(c.blocks - 2)), 1);
+      m.write(1 + static_cast<std::uint32_t>(world_random(&random) % (c.blocks - 2)), 1);
     }
     dtrim_reset_statistics(&m.d);
     for (int i = 0; i < 1000; ++i) {
-      dtrim_read(&m.d, static_cast<std::uint32_t>(random.below(c.blocks / 4)), 0xf);
+      dtrim_read(&m.d, static_cast<std::uint32_t>(world_random(&random) % (c.blocks / 4)), 0xf);
     }
     EXPECT_EQ(m.counted().slice_lookups, 1000U);
     EXPECT_LT(m.counted().entries_probed, 1200U) << entries;

@@ -1,4 +1,4 @@
-#include "flash/trim/delayed_trim.h"
+#include "delayed_trim.h"
 
 #include <stddef.h>
 

@@ -22,10 +22,11 @@
  * and one place in the write buffer hold (GreedyFTL: 4 blocks of 4 KiB). Ranges are half-open.
  * `blocks` in a call about one slice is a mask: bit i is the slice's block i.
  *
- * COST. dtrim_trim: per range one binary search and, at worst, moving 2 bytes per pending range.
- * dtrim_write and dtrim_read: nothing if nothing is pending, else one binary search, and expected
- * O(1) per slice in the Check Write List (entries/buckets; at worst as many as one chain holds, for
- * addresses that all agree modulo the table length). dtrim_step: expected O(1) per slice.
+ * COST. dtrim_trim: per range one binary search, a look at each pending range that it overlaps, and
+ * at worst moving 2 bytes per pending range. dtrim_write and dtrim_read: nothing if nothing is
+ * pending, else one binary search, and expected O(1) per slice in the Check Write List
+ * (entries/buckets; at worst as many as one chain holds, for addresses that all agree modulo the
+ * table length). dtrim_step: expected O(1) per slice.
  *
  * FULL TABLES. No write is ever lost, and no call waits for more than it says:
  *
@@ -39,19 +40,22 @@
  *                            and at most trim_forced_slices; what is left is forgotten.
  *   2^32 turns between TRIM and write without ever running empty: all that is pending is forgotten.
  *
- * Forgotten means: as if the host had not trimmed those blocks (TRIM is advice, NVM Command Set
- * 3.2.3); they are counted. With both limits at UINT32_MAX nothing is forgotten for lack of room.
- * Work done within a call is returned, so that a simulator can charge for it. A firmware that would
- * rather keep the TRIM command unanswered and serve others asks dtrim_free_ranges before (a range
- * takes at most two entries) and calls dtrim_step until there is room.
+ * Forgotten means: as if the host had not trimmed those blocks (TRIM is advice: NVM Command Set,
+ * Dataset Management, Deallocate); they are counted. With both limits at UINT32_MAX nothing is
+ * forgotten for lack of room. Work done within a call is returned, so that a simulator can charge
+ * for it. A firmware that would rather keep the TRIM command unanswered and serve others asks
+ * dtrim_free_ranges before (a range takes at most two entries) and calls dtrim_step until there is
+ * room.
  *
  * READS. The specification lets a deallocated block read as zeroes, ones or its last data, but the
- * value must not change without a write. Here a block reads as zeroes from the acknowledgement on:
- * before a slice is read (from buffer or flash) the firmware calls dtrim_read, which applies the
- * slice's pending blocks at once (one slice of work, and only if it is pending) and says which
- * blocks are zeroes. So whatever was read is in the map, and no longer hangs on these tables. To
- * report: DLFEAT 001b (zeroes). A slice that the map does not know needs no call.
- *   The rest of a slice that is written in part is read, too (read-modify-write): same call before.
+ * value must not change without a write. Here a block reads as zeroes from the acknowledgement on
+ * (unless its TRIM is forgotten before anybody reads it; so this is not SATA's RZAT): before a
+ * slice is read (from buffer or flash) the firmware calls dtrim_read, which applies the slice's
+ * pending blocks at once (one slice of work, and only if it is pending) and says which blocks are
+ * zeroes. So whatever was read is in the map, and no longer hangs on these tables. To report:
+ * DLFEAT 001b (zeroes). A slice that the map does not know needs no call. The rest of a slice that
+ * is written in part is read, too (read-modify-write): call dtrim_read for it before it is read and
+ * before dtrim_write, or old data comes back with it.
  *
  * FLUSH needs no call where a change of the map is durable at once, or where TRIMs may be lost by a
  * power cut up to the next application. Where the map is made durable by a flush, and trimmed
@@ -61,7 +65,8 @@
  * (writes that came after the saving would be erased). Each block then holds what the map says:
  * old data if its TRIM was not applied, never half a block. A block that was read as zeroes was
  * applied by that read; it is as durable as any change of the map at that time: without a flush
- * after it, on a drive with a volatile map, it may come back, like a cached write may go.
+ * after it, on a drive with a volatile map, it may come back, like a cached write may go. Before an
+ * orderly shutdown call dtrim_drain.
  *
  * ORDER. Calls come in the order in which the commands take effect. dtrim_write comes before the
  * write's data enters the buffer; data written before a TRIM must be in buffer and map, where
