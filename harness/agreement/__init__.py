@@ -30,7 +30,7 @@ _COMPARE: Final[dict[str, Callable[[Project, Options | None], pd.DataFrame]]] = 
     "trim_fallocate": trim_fallocate.compare,
 }
 _GOALS: Final = {
-    "delayed_trim": 0.1,
+    "delayed_trim": 0.2,
     "grace_hash_join": 0.1,
     "msdj_tpcc": 0.15,
     "sort_merge_join": 0.2,
