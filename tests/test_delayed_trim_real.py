@@ -30,8 +30,8 @@ BOARD = Drive(
     (
         ("trim", "delayed"),
         ("trim_map_time", "200 us"),
-        ("trim_pending_ranges", "32"),
-        ("trim_list_entries", "16"),
+        ("trim_pending_ranges", "2"),
+        ("trim_list_entries", "1"),
     ),
     1 << 30,
 )
