@@ -12,6 +12,7 @@ import yaml
 from conftest import REPOSITORY
 
 from harness import claims
+from harness.agreement import delayed_trim as agreement
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.delayed_trim import EXPERIMENT, calibrate, figures, grid, published
@@ -214,6 +215,19 @@ def test_a_point_is_the_same_twice(bench: SimulatedBench) -> None:
         if p.values["kind"] == "tails" and p.values["policy"] == "delayed"
     ][:1]
     assert run(point, bench) == run(point, bench)
+
+
+def test_a_point_agrees_with_itself_and_nothing_has_no_ratio(bench: SimulatedBench) -> None:
+    [point, *_] = [
+        p
+        for p in grid.points(parameters(), list(DEVICES))
+        if p.values["kind"] == "units" and p.values["policy"] == "delayed"
+    ][2:]
+    row = agreement.beside({**point.values, **run(point, bench).metrics}, bench)
+    ratios = {name: value for name, value in row.items() if name.endswith("_ratio")}
+    assert set(ratios) == {"handling_us_ratio", "trim_us_ratio", "later_us_ratio"}
+    assert set(ratios.values()) == {1.0}
+    assert row["rest_us_emulated"] == 0
 
 
 def run(point: Point, bench: SimulatedBench) -> Measurement:

@@ -26,7 +26,9 @@ class FioOp:
     bytes_per_s: float
     latency_mean_ns: float
     latency_p50_ns: float
+    latency_p90_ns: float
     latency_p99_ns: float
+    latency_p999_ns: float
     latency_max_ns: float
 
 
@@ -80,6 +82,8 @@ def _op(raw: Mapping[str, Any]) -> FioOp:
         bytes_per_s=float(raw["bw_bytes"]),
         latency_mean_ns=float(raw["lat_ns"]["mean"]),
         latency_p50_ns=float(percentiles.get("50.000000", 0.0)),
+        latency_p90_ns=float(percentiles.get("90.000000", 0.0)),
         latency_p99_ns=float(percentiles.get("99.000000", 0.0)),
+        latency_p999_ns=float(percentiles.get("99.900000", 0.0)),
         latency_max_ns=float(raw["lat_ns"]["max"]),
     )

@@ -72,10 +72,13 @@ class Command(_Strict):
 class Tails(_Strict):
     """Random reads and writes at random moments, while TRIMs arrive by a clock.
 
-    `trim_rate`: bytes trimmed per s, in units of one size.
+    `trim_rate`: bytes trimmed per s, in units of one size; all per s of the device's time.
+    `region`: what is read, and as much that is written; `device`: the drive's size.
     """
 
     units: list[SizeText] = Field(min_length=1)
+    device: SizeText = "8 GiB"
+    region: SizeText = "2 GiB"
     trim_rate: SizeText
     duration_s: Positive
     reads_per_s: Positive
@@ -219,6 +222,8 @@ def _tails(p: Parameters) -> Iterator[dict[str, Scalar]]:
     if t is None:
         return
     load = {
+        "device_bytes": parse_bytes(t.device),
+        "region_bytes": parse_bytes(t.region),
         "duration_s": t.duration_s * p.length,
         "reads_per_s": t.reads_per_s,
         "read_bytes": parse_bytes(t.read),

@@ -67,7 +67,7 @@ def _shares(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     drive.run(_in_order("write", unit, 2 * unit * ranges))
     latency_ns = drive.trim([(2 * i * unit, (2 * i + 1) * unit) for i in range(ranges)])
     later = _later_us(drive)
-    parts = _parts_us(drive)
+    parts = parts_us(drive.counters)
     whole = sum(parts.values())
     shares = {f"{name}_share_ratio": parts[f"{name}_us"] / whole for name in _PARTS}
     return Measurement({"latency_us": latency_ns / 1e3, **parts, **shares, **later})
@@ -80,11 +80,8 @@ def _units(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     drive.run(_in_order("write", max(unit, 1 << 20), file))
     drive.run(_in_order("trim", unit, file))
     later = _later_us(drive)
-    parts = _parts_us(drive)
-    # What was done before the answers, besides the handling of the commands.
-    rest = parts["buffer_us"] + parts["map_us"] + later["list_us"] - later["later_us"]
-    before = {"handling_us": parts["command_us"], "rest_us": rest}
-    return Measurement({**parts, **before, "trim_us": sum(before.values()), **later})
+    parts = parts_us(drive.counters)
+    return Measurement({**parts, **until_answered_us(parts, later), **later})
 
 
 def _scenario(v: Mapping[str, Scalar], make: _Make) -> Measurement:
@@ -160,12 +157,12 @@ class _Story:
 
 
 def _tails(v: Mapping[str, Scalar], make: _Make) -> Measurement:
-    """Reads of the first quarter, writes of the second, TRIMs of the empty half: nothing is
-    collected, so nothing but TRIM is in the way.
+    """Reads of one region, writes of the next, TRIMs of the empty rest: nothing is collected, so
+    nothing but TRIM is in the way.
     """
-    drive = make(**_SMALL)
-    drive.precondition(fill_ratio=0.5)
-    quarter = drive.capacity_bytes // 4
+    drive = make(**{**_SMALL, "capacity": f"{v['device_bytes']} B"})
+    region = int(v["region_bytes"])
+    drive.precondition(fill_ratio=2 * region / drive.capacity_bytes)
     duration_s = float(v["duration_s"])
     unit = int(v["unit_bytes"])
     arriving = Job(poisson=True, duration_s=duration_s)
@@ -173,15 +170,15 @@ def _tails(v: Mapping[str, Scalar], make: _Make) -> Measurement:
         arriving,
         op="read",
         block_bytes=int(v["read_bytes"]),
-        end_bytes=quarter,
+        end_bytes=region,
         interval_s=1 / float(v["reads_per_s"]),
         seed=_SEED,
     )
     writes = replace(
         arriving,
         block_bytes=int(v["write_bytes"]),
-        begin_bytes=quarter,
-        end_bytes=2 * quarter,
+        begin_bytes=region,
+        end_bytes=2 * region,
         interval_s=1 / float(v["writes_per_s"]),
         seed=_SEED + 1,
     )
@@ -189,7 +186,7 @@ def _tails(v: Mapping[str, Scalar], make: _Make) -> Measurement:
         op="trim",
         pattern="sequential",
         block_bytes=unit,
-        begin_bytes=2 * quarter,
+        begin_bytes=2 * region,
         duration_s=duration_s,
         interval_s=unit / float(v["trim_rate_bytes_per_s"]),
     )
@@ -202,7 +199,7 @@ def _tails(v: Mapping[str, Scalar], make: _Make) -> Measurement:
             "reads": run.ops["read"].ios,
             "writes": run.ops["write"].ios,
             "trims": run.ops["trim"].ios,
-            **_parts_us(drive),
+            **parts_us(drive.counters),
             **later,
             "firmware_busy_ratio": min(busy / 1e9 / run.elapsed_s, 1.0),
         }
@@ -306,7 +303,7 @@ def _idle_phase(v: Mapping[str, Scalar], make: _Make) -> Measurement:
         trims_s += _trim_file(drive, str(v["pattern"]), begin, file, unit)
         waits.append(drive.run(_beside(drive, v, number), rows=True))
     drive.idle(_LONG_S)
-    parts = _parts_us(drive)
+    parts = parts_us(drive.counters)
     later = _later_us(drive)
     files = int(v["files"])
     latencies = np.concatenate([run.rows.latency_ns.to_numpy() for run in waits])
@@ -372,24 +369,37 @@ def _slice_s(drive: Device) -> float:
     return float(p.trim_buffer_time.value + p.trim_map_time.value) / 1e9
 
 
-def _parts_us(drive: Device) -> dict[str, float]:
+def parts_us(counters: Mapping[str, int]) -> dict[str, float]:
     """The three parts of TRIM's cost, whenever they were paid."""
-    counters = drive.counters
     return {f"{part}_us": counters[f"firmware_trim_{part}_ns"] / 1e3 for part in _PARTS}
 
 
 def _later_us(drive: Device) -> dict[str, float]:
-    """What was paid later than with the command, after waiting until nothing is pending.
+    """The same of `later_us`, after waiting until nothing is pending."""
+    drive.idle(_LONG_S)
+    return later_us(drive.counters)
+
+
+def later_us(counters: Mapping[str, int]) -> dict[str, float]:
+    """What was paid later than with the command.
 
     `list`: of the Check Write List and of the search of what is pending. `idle`, `drain`, `forced`:
     when no command wanted the firmware, before a collection, in the way of a command that needed
     room in the tables, a note in the list, or a slice that was pending. `later`: the first two.
     """
-    drive.idle(_LONG_S)
-    counters = drive.counters
     names = ("list", "idle", "drain", "forced")
     times = {f"{name}_us": counters.get(f"firmware_trim_{name}_ns", 0) / 1e3 for name in names}
     return {**times, "later_us": times["idle_us"] + times["drain_us"]}
+
+
+def until_answered_us(parts: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
+    """What was done before the answers: handling the commands, and the rest of the work."""
+    rest = parts["buffer_us"] + parts["map_us"] + later["list_us"] - later["later_us"]
+    return {
+        "handling_us": parts["command_us"],
+        "rest_us": rest,
+        "trim_us": parts["command_us"] + rest,
+    }
 
 
 def _latencies_us(run: Run) -> dict[str, float]:

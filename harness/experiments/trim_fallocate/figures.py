@@ -386,6 +386,7 @@ def _time_lost(base: pd.DataFrame) -> Figure | None:
 
 _VARIANTS: Final = {
     "asynchronous": "kernel of today",
+    "delayed": "delayed TRIM",
     "fstrim": "fstrim after each",
     "all_files_open": "all files open",
     "full_drive": "half-full drive",

@@ -1,0 +1,175 @@
+"""The run of one point on a live device: fio writes, trims and reads a real block device.
+
+fio and the kernel are not slowed down with the drive, so its times are the clock's over the
+slowdown; TRIM's parts are the drive's own counters, as the paper's come from the device core's
+clock counter. A TRIM is one BLKDISCARD, which fio's engine `psync` sends for `trim`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from harness.errors import BadParameter, TargetError
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
+from harness.tiers.base import Bench
+from harness.tiers.emulated import EmulatedBench, EmulatedDevice
+from harness.workloads import fio
+from harness.workloads.fio import FioOp
+
+_Job = dict[str, str | int]
+"""fio's options by name."""
+
+_QUANTILES: Final = ("p50", "p90", "p99", "p999", "max")
+_FILL_BYTES: Final = 1 << 20
+_DEPTH: Final = 32  # at most so many of an open loop's requests wait
+_PATIENCE_S: Final = 60.0
+_LOOK_S: Final = 0.05
+
+
+def needed_bytes(values: Mapping[str, Scalar]) -> int:
+    """What is written, at most: the store keeps it in memory."""
+    if values["kind"] == "tails":
+        return 2 * int(values["region_bytes"])
+    return int(values["written_bytes" if values["kind"] == "table1" else "file_bytes"])
+
+
+def run_point(values: Mapping[str, Scalar], bench: Bench) -> Measurement:
+    """Runs it on a new device. Raises HarnessError; InvalidRun where replies left late."""
+    if not isinstance(bench, EmulatedBench):
+        raise BadParameter("delayed_trim: the real kernel runs on tier emulated")
+    kind = str(values["kind"])
+    if kind not in KINDS:
+        raise BadParameter(f"delayed_trim: {kind} runs on tier simulated only")
+    with bench.open_device(
+        str(values["device"]),
+        needed_bytes(values),
+        overrides={"trim": str(values["policy"])},
+        seed=0,
+        size_bytes=int(values.get("device_bytes", 0)),
+    ) as device:
+        metrics = KINDS[kind](values, device)
+        return Measurement({**metrics, **device.counters()})
+
+
+def _table1(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]:
+    """Times are sums of latencies: fio sends one request at a time."""
+    unit = int(v["unit_bytes"])
+    device.begin()
+    write_ms = _total_ms(_in_order(device, "write", unit, int(v["written_bytes"])), device)
+    trimmed = int(v["trimmed_bytes"])
+    trim_ms = _total_ms(_in_order(device, "trim", unit, trimmed), device) if trimmed else 0.0
+    times = {"write_ms": write_ms, "trim_ms": trim_ms, "total_ms": write_ms + trim_ms}
+    return {**times, **later_us(_settled(device))}
+
+
+def _units(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]:
+    file, unit = int(v["file_bytes"]), int(v["unit_bytes"])
+    device.begin()
+    _in_order(device, "write", max(unit, _FILL_BYTES), file)
+    trim = _in_order(device, "trim", unit, file)
+    counters = _settled(device)
+    parts, later = parts_us(counters), later_us(counters)
+    answered_us = trim.latency_mean_ns / device.slowdown / 1e3
+    return {**parts, **until_answered_us(parts, later), **later, "trim_mean_us": answered_us}
+
+
+def _tails(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]:
+    """Reads of one region and writes of the next at random moments, TRIMs of the rest."""
+    region, unit = int(v["region_bytes"]), int(v["unit_bytes"])
+    _in_order(device, "write", _FILL_BYTES, 2 * region)
+    trims_per_s = float(v["trim_rate_bytes_per_s"]) / unit
+    jobs: dict[str, _Job] = {
+        "read": {
+            **_arriving(v, device, "randread", int(v["read_bytes"]), float(v["reads_per_s"])),
+            **_within(0, region),
+        },
+        "write": {
+            **_arriving(v, device, "randwrite", int(v["write_bytes"]), float(v["writes_per_s"])),
+            **_within(region, region),
+        },
+        "trim": {
+            **_timed(v, device, "trim", unit, trims_per_s),
+            **_within(2 * region, device.drive.size_bytes // unit * unit - 2 * region),
+            "ioengine": "psync",
+        },
+    }
+    device.begin()
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        started = {op: pool.submit(_run, device.drive.path, job) for op, job in jobs.items()}
+        ran = {op: future.result() for op, future in started.items()}
+    counters = _settled(device)
+    found = {f"{op}s": float(each.ios) for op, each in ran.items()}
+    for op, each in ran.items():
+        found |= _latencies_us(op, each, device.slowdown)
+    return {**found, **parts_us(counters), **later_us(counters)}
+
+
+def _in_order(device: EmulatedDevice, op: str, unit: int, total: int) -> FioOp:
+    """The first bytes of the device, a unit at a time and one at a time."""
+    size = total // unit * unit
+    job: _Job = {"rw": op, "bs": unit, "size": size, "direct": 1, "ioengine": "psync", "thread": 1}
+    return _run(device.drive.path, job)
+
+
+def _within(begin: int, length: int) -> _Job:
+    return {"offset": begin, "size": length}
+
+
+def _timed(
+    v: Mapping[str, Scalar], device: EmulatedDevice, op: str, block: int, per_s: float
+) -> _Job:
+    """At a rate, for a time; both of the device's."""
+    return {
+        "rw": op,
+        "bs": block,
+        "direct": 1,
+        "thread": 1,
+        "time_based": 1,
+        "runtime": f"{round(float(v['duration_s']) * device.slowdown * 1e3)}ms",
+        "rate_iops": max(1, round(per_s / device.slowdown)),
+    }
+
+
+def _arriving(
+    v: Mapping[str, Scalar], device: EmulatedDevice, op: str, block: int, per_s: float
+) -> _Job:
+    """At random moments, whatever the device does."""
+    arrival: _Job = {"rate_process": "poisson", "ioengine": "libaio", "iodepth": _DEPTH}
+    return {**_timed(v, device, op, block, per_s), **arrival, "randrepeat": 1}
+
+
+def _run(path: Path, job: _Job) -> FioOp:
+    return fio.run(path, job).busiest
+
+
+def _total_ms(op: FioOp, device: EmulatedDevice) -> float:
+    return op.latency_mean_ns * op.ios / device.slowdown / 1e6
+
+
+def _latencies_us(op: str, found: FioOp, slowdown: int) -> dict[str, float]:
+    times = {name: getattr(found, f"latency_{name}_ns") for name in ("mean", *_QUANTILES)}
+    return {f"{op}_{name}_us": value / slowdown / 1e3 for name, value in times.items()}
+
+
+def _settled(device: EmulatedDevice) -> dict[str, int]:
+    """The drive's counters when nothing is pending any more."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        counters = device.counted()
+        if not counters.get("trim_pending_ranges", 0):
+            return counters
+        if time.monotonic() > deadline:
+            raise TargetError("the drive still has TRIMs pending: use a smaller slowdown")
+        time.sleep(_LOOK_S)  # the drive's own time has to pass
+
+
+KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], EmulatedDevice], dict[str, float]]]] = {
+    "table1": _table1,
+    "units": _units,
+    "tails": _tails,
+}
