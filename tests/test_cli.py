@@ -64,7 +64,7 @@ RUN = ("run", "grace_hash_join")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("run", "quick_sort"), "unknown experiment 'quick_sort'; known: device_models"),
+        (("run", "quick_sort"), "unknown experiment 'quick_sort'; known: delayed_trim"),
         ((*RUN, "--tier", "dreamed"), "known: emulated, hardware, simulated"),
         ((*RUN, "--device", "hdd=floppy"), "unknown profile 'floppy'; known: cosmos"),
         ((*RUN, "--device", "tape=seagate_250gb"), "unknown device 'tape'; known: hdd, ssd"),
@@ -118,7 +118,7 @@ def test_bad_profiles(
 
 def test_bad_input_from_outside(harness_command: Command, checkout: Project) -> None:
     """The same through the installed command."""
-    assert "known: device_models" in refused(harness_command, checkout, "run", "quick_sort")
+    assert "known: delayed_trim" in refused(harness_command, checkout, "run", "quick_sort")
 
 
 def test_outside_of_a_checkout(tmp_path: Path) -> None:
