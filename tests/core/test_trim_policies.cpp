@@ -105,6 +105,27 @@ TEST(TrimCost, ALongerStepIsOnePieceOfWork) {
   EXPECT_FALSE(world.maps(0));
 }
 
+TEST(TrimCost, AFullTableIsPaidForInTheCommand) {
+  SsdParameters p = delayed();
+  p.trim_delay.pending_ranges = 2;
+  p.trim_costs.list = 0_ns;
+  World world(p);
+  world.ssd.precondition(1.0, 0.0, 0);
+  EXPECT_EQ(world.takes(trim(0, 16)), kHandling);
+  EXPECT_EQ(world.takes(trim(100, 16)), kHandling);
+  // The oldest range has been at it during the second command, and makes room within the third.
+  const Nanos third = world.takes(trim(200, 16));
+  EXPECT_GE(third, kHandling);
+  const std::vector<Extent> ranges{units(300, 16), units(400, 16), units(500, 16)};
+  Request many = trim(300, 16);
+  many.ranges = ranges;
+  EXPECT_GE(world.takes(many), kHandling + 600_ns * 2 + kSlice * kSliceUnits);
+  EXPECT_GT(world.ssd.counters().trim.forced_time, 0_ns);
+  EXPECT_GT(world.ssd.trim_status()->full_tables, 0U);
+  rest(world);
+  for (const Lpn lpn : {0U, 100U, 200U, 300U, 400U, 515U}) EXPECT_FALSE(world.maps(lpn)) << lpn;
+}
+
 TEST(TrimCost, WritesPayForTheListOnlyWhileSomethingIsPending) {
   World world(delayed());
   const Nanos alone = world.takes(write(0, 4));

@@ -49,13 +49,12 @@ class Delayed final : public TrimPolicy {
     for (const Extent& range : ranges) asked_.push_back(blocks_inside(range));
     const dtrim_work work =
         dtrim_trim(&module_, asked_.data(), static_cast<std::uint32_t>(asked_.size()));
-    lookups();  // noting a command is part of handling it
     const auto count = static_cast<std::int64_t>(ranges.size());
     const Nanos handling = costs_.command + costs_.range * count;
     ++counters.commands;
     counters.ranges += ranges.size();
     counters.command_time += handling;
-    const Nanos forced = slices_time(work.slices, work.batches, counters);
+    const Nanos forced = applied(work, counters);
     counters.forced_time += forced;
     return handling + forced;
   }
