@@ -277,6 +277,8 @@ def test_a_record_replays_to_the_last_counter(
     record = tmp_path / "record.parquet"
     with recorded(project, drive, record) as device:
         mixed_load(device, seconds=2, trims=drive is not DISK)
+        while drive is not DISK and not device.stats()["device"]["nand_copied_bytes"]:
+            mixed_load(device, seconds=2, trims=True)  # on a loaded machine, until it collects
         device.stop_record()
         ended = device.stats()
         write(device, 0, 1)  # no longer recorded
