@@ -12,6 +12,7 @@ that the run holds for as long as it lives, and notes:
     TOKEN/folder-TOKEN    the path of a folder, noted before it is made
     TOKEN/cgroup-TOKEN    the path of a control group, noted before it is made
     TOKEN/mount-TOKEN     the folder that something of ours is mounted at, or is about to be
+    TOKEN/partitions-TOKEN  the number of a claimed drive that the kernel has partitions of for us
 
 A process is ours if it has the number and the start time that were noted; it notes them itself,
 before it becomes the program that it is to be. A folder is ours if it has the noted path and, in a
@@ -35,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import cgroups, launch, locks, mounts, processes, writeback
+from harness import cgroups, kernel_partitions, launch, locks, mounts, processes, writeback
 from harness.cgroups import Cgroup
 from harness.errors import HarnessError, TargetError
 
@@ -81,6 +82,11 @@ class Lease:
         """Whatever will be mounted at one of our folders is unmounted with the lease."""
         note = self.folder / f"mount-{secrets.token_hex(8)}"
         note.write_text(json.dumps(str(folder)))
+
+    def note_partitions(self, number: str) -> None:
+        """The kernel's partitions of a claimed drive ('8:0') are removed with the lease."""
+        note = self.folder / f"partitions-{secrets.token_hex(8)}"
+        note.write_text(json.dumps(number))
 
     def start(
         self,
@@ -130,14 +136,15 @@ def end_processes() -> tuple[list[str], list[str]]:
 
 def delete_folders() -> tuple[list[str], list[str]]:
     """Unmounts what is mounted at folders of runs that are no more, deletes these folders, and
-    forgets the runs; after their processes.
+    forgets the runs; after their processes. Partitions that the kernel has for them go, too.
     """
     root = _root()
     with locks.folder_lock(root, shared=False):
         dead = _dead()
         done, failed = _end_all(dead, "mount")
-        more_done, more_failed = _end_all(dead, "folder")
-        done, failed = done + more_done, failed + more_failed
+        for kind in ("partitions", "folder"):
+            more_done, more_failed = _end_all(dead, kind)
+            done, failed = done + more_done, failed + more_failed
         for lease in dead:
             if not any(note for kind in _KINDS for note in lease.glob(f"{kind}-*")):
                 shutil.rmtree(lease, ignore_errors=True)
@@ -244,6 +251,14 @@ def _end_mount(note: Path) -> str:
     return "; ".join(done)
 
 
+def _end_partitions(note: Path) -> str:
+    """Removes the kernel's partitions of a noted drive, if it is ours; returns what was done."""
+    number = _read(note)
+    done = kernel_partitions.remove_ours(number) if isinstance(number, str) else ""
+    note.unlink(missing_ok=True)
+    return done
+
+
 def _delete_folder(note: Path) -> str:
     """Deletes a noted folder, if it is the one; returns what was done."""
     path = _noted_path(note)
@@ -289,6 +304,7 @@ _KINDS: Final[dict[str, Callable[[Path], str]]] = {
     "process": _end_process,
     "cgroup": _end_cgroup,
     "mount": _end_mount,
+    "partitions": _end_partitions,
     "folder": _delete_folder,
 }
 """What a lease notes, and what ends it; in the order in which things have to end."""

@@ -1,0 +1,25 @@
+"""What a drive could serve for: by what the experiments need of one."""
+
+from __future__ import annotations
+
+from harness.devices.discovery import Drive
+
+_GIB = 1 << 30
+
+
+def of(drive: Drive, *, fdp: bool) -> list[str]:
+    """`experiment: device` for all that the drive could be, by kind, TRIM, size and placement."""
+    kind = "hdd" if drive.rotational else "ssd"
+    found = []
+    if drive.size_bytes >= 4 * _GIB:
+        found += [f"grace_hash_join: {kind}", f"sort_merge_join: {kind}"]
+    if drive.rotational:
+        return found
+    if drive.trim and drive.size_bytes >= 5 * _GIB:
+        found.append("trim_fallocate: ssd")
+    if drive.size_bytes >= 4 * _GIB:
+        journal = ", with the journal on a second FDP namespace (hardware/msdj)" if fdp else ""
+        found.append(f"msdj_tpcc: ssd{journal}")
+    if drive.trim:
+        found.append("delayed_trim: ssd")
+    return found
