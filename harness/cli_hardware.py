@@ -111,6 +111,41 @@ def claims() -> None:
     _console().print(table)
 
 
+@app.command()
+def wear(
+    drive: Annotated[Path, typer.Argument(help="any drive; it is only asked")],
+) -> None:
+    """What a drive has counted in its life, and the write amplification that this means."""
+    from harness.devices.discovery import Machine
+    from harness.devices.wear import counters, reading
+    from harness.tiers.hardware import WEAR_BY
+
+    found = Machine().drive(reading.whole_drive(drive.resolve()).name)
+    said = reading.read(found.node, WEAR_BY[found.transport])
+    table = Table("count", "value", "from", box=None)
+    for name, count in said.counts.items():
+        table.add_row(name, f"{count.value:,}", count.source)
+    for name, why in said.unsaid.items():
+        table.add_row(name, "not told", why)
+    table.add_row("write amplification", counters.since_new(said).waf_text, "its whole life")
+    _console().print(table, highlight=False)
+
+
+@app.command()
+def expect() -> None:
+    """What the device models say that each experiment writes on a drive, and how long it takes."""
+    from harness import hardware_plan
+    from harness.devices import roles
+    from harness.paths import find_project
+    from harness.units import format_bytes, format_seconds
+
+    table = Table("experiment", "drive", "points", "writes", "takes", box=None)
+    for row in hardware_plan.expectations(find_project(), roles.examples()).itertuples():
+        written, time = format_bytes(float(row.written_bytes)), format_seconds(float(row.time_s))
+        table.add_row(str(row.experiment), str(row.device), str(row.points), written, time)
+    _console().print(table)
+
+
 def print_run_plan(
     project: Project, experiment: str, tier: str, options: Options, console: Console
 ) -> None:

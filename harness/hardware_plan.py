@@ -14,17 +14,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
-from harness.devices import filesystems, guard
+from harness import experiments
+from harness.devices import filesystems, fingerprint, guard
 from harness.devices.discovery import Drive
 from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.targets import Step
 from harness.errors import HarnessError
-from harness.experiments.base import Point, Scalar
+from harness.experiments.base import Experiment, Measurement, Point, Scalar
 from harness.paths import Project
-from harness.runs import Options, Session, modelled, open_session
-from harness.tiers.hardware import HardwareBench, RealDevice
+from harness.runs import Options, default_parameters, modelled, open_session
+from harness.tiers.base import Cancel
+from harness.tiers.hardware import RealDevice
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
@@ -40,6 +44,7 @@ class DrivePlan:
     """Of one drive: a line about it, and all steps of a run, in order."""
 
     title: str
+    points: int
     steps: tuple[Step, ...]
 
     @property
@@ -52,46 +57,63 @@ def plan(project: Project, experiment: str, options: Options) -> list[DrivePlan]
     """A plan for each claimed drive. Raises whatever the run itself would; writes nothing."""
     drives = {device: guard.check(name, project) for device, name in options.drives.items()}
     with open_session(project, experiment, "hardware", options) as session:
+        session.reserve()
         return [
-            _drive_plan(project, session, device, drive, options)
-            for device, drive in drives.items()
+            _drive_plan(project, session.experiment, session.parameters, name, drive, options)
+            for name, drive in drives.items()
         ]
 
 
+def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
+    """Every experiment of the hardware tier, as params.yaml has it, on drives that nobody claimed.
+
+    One row per experiment and drive: experiment, device, points, written_bytes, time_s.
+    """
+    rows = []
+    for name in experiments.names():
+        experiment = experiments.find(name)
+        if "hardware" not in experiment.tiers:
+            continue
+        parameters = default_parameters(project, name, "hardware")
+        for device, drive in drives.items():
+            with suppress(HarnessError):  # no such drive in this experiment
+                made = _drive_plan(project, experiment, parameters, device, drive, Options())
+                time_s = sum(step.expected_s for step in made.steps)
+                rows.append((name, device, made.points, made.written_bytes, time_s))
+    columns = ["experiment", "device", "points", "written_bytes", "time_s"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def _drive_plan(
-    project: Project, session: Session, device: str, drive: Drive, options: Options
+    project: Project,
+    experiment: Experiment,
+    parameters: BaseModel,
+    device: str,
+    drive: Drive,
+    options: Options,
 ) -> DrivePlan:
     budget = options.write_budget_bytes or guard.BUDGET_DRIVE_WRITES * drive.size_bytes
-    name = options.drives[device]
-    points = [point for point in session.points if point.values["device"] == device]
-    steps = [step for point in points for step in _steps(project, session, point, drive, name)]
+    bench = _PlanBench({device: drive})
+    points = experiment.points(parameters, bench)
+    steps: list[Step] = []
+    with modelled(project, experiment.name, {device: drive.rotational}) as models:
+        for point in points:
+            bench.steps = []
+            with suppress(_Enough):
+                experiment.run_point(point, parameters, bench, project.raw)
+            run = experiment.run_point(point, parameters, models, project.raw)
+            steps += [*bench.steps, _measured_part(experiment.name, point, run)]
     written = sum(step.written_bytes for step in steps)
     title = (
         f"{device}: {drive.node} ({drive.model}, {format_bytes(drive.size_bytes)}): "
         f"{len(points)} points, {format_bytes(written)} expected to be written, "
         f"{format_bytes(budget)} allowed"
     )
-    return DrivePlan(title, tuple(steps))
+    return DrivePlan(title, len(points), tuple(steps))
 
 
-def _steps(project: Project, session: Session, point: Point, drive: Drive, name: str) -> list[Step]:
-    """Of one point: what comes before its measured part, and that part."""
-    device = str(point.values["device"])
-    bench = _PlanBench(project, {device: name})
-    with bench, suppress(_Enough):
-        session.experiment.run_point(point, session.parameters, bench, project.raw)
-    return [*bench.steps, _measured_part(project, session, point, drive)]
-
-
-def _measured_part(project: Project, session: Session, point: Point, drive: Drive) -> Step:
-    device = str(point.values["device"])
-    name = session.experiment.name
-    command = ("harness", "run", name, "#", point.label)
-    try:
-        with modelled(project, name, {device: drive.rotational}) as bench:
-            run = session.experiment.run_point(point, session.parameters, bench, project.raw)
-    except HarnessError as error:
-        return Step(f"measure (no expectation: {error})", command, 0, 0.0)
+def _measured_part(experiment: str, point: Point, run: Measurement) -> Step:
+    command = ("harness", "run", experiment, "#", point.label)
     written, time_s = _written_bytes(run.metrics), _seconds(point.values, run.metrics)
     return Step("measure, as the model expects it", command, written, time_s)
 
@@ -168,12 +190,31 @@ class _PlanDevice(RealDevice):
         self._steps.append(Step(what, command, written_bytes, time_s))
 
 
-class _PlanBench(HardwareBench):
+class _PlanBench:
     """Drives that are not touched."""
 
-    def __init__(self, project: Project, drives: Mapping[str, str]) -> None:
-        super().__init__(drives=drives, project=project)
+    tier = "hardware"
+    parallel = 1
+
+    def __init__(self, drives: Mapping[str, Drive]) -> None:
+        self.cancel = Cancel()
         self.steps: list[Step] = []
+        self._drives = drives
+
+    @property
+    def devices(self) -> list[str]:
+        """The experiment's names."""
+        return list(self._drives)
+
+    def reserve(self, needed_bytes: Mapping[str, int]) -> None:
+        """Nothing is written."""
+
+    def attempt(self, number: int) -> None:
+        """Nothing is run."""
+
+    def identity(self, device: str) -> Mapping[str, str]:
+        """The drive's."""
+        return fingerprint.of_drive(self._drives[device])
 
     @contextmanager
     def open_device(
@@ -188,7 +229,7 @@ class _PlanBench(HardwareBench):
     ) -> Iterator[RealDevice]:
         """A stand-in; before it, the discard that empties the drive."""
         del needed_bytes, overrides, seed, trace
-        drive = self.drive(device)
+        drive = self._drives[device]
         if drive.trim:
             command = ("blkdiscard", str(guard.part_of(drive)))
             time_s = drive.size_bytes / _DISCARD_BYTES_PER_S

@@ -100,6 +100,12 @@ def open_session(
         yield Session(project, experiment, bench, parameters)
 
 
+def default_parameters(project: Project, name: str, tier: str) -> BaseModel:
+    """An experiment's parameters on a tier, as params.yaml has them."""
+    chosen = _tier_options(project, name, tier)
+    return _parameters(experiments.find(name), chosen.parameters, Options())
+
+
 def host_name(project: Project, name: str) -> str:
     """The host profile that params.yaml names for an experiment's simulated tier."""
     return _tier_options(project, name, "simulated").bench.host
@@ -146,7 +152,7 @@ class Session:
 
         Raises Interrupted on Ctrl-C: finished points are kept, the next call continues.
         """
-        self._reserve()
+        self.reserve()
         self._journal.check_writable()
         finished = self._journal.entries()
         waiting = [point for point in self.points if self._key(point) not in finished]
@@ -154,7 +160,8 @@ class Session:
             self._run_all(waiting, progress)
         return self.results
 
-    def _reserve(self) -> None:
+    def reserve(self) -> None:
+        """Makes sure that there is room for all points. Raises TargetError, DiskFull."""
         needed: dict[str, int] = {}
         for point in self.points:
             device = str(point.values["device"])

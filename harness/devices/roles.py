@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from harness.devices.discovery import Drive
 
 _GIB = 1 << 30
@@ -23,3 +26,28 @@ def of(drive: Drive, *, fdp: bool) -> list[str]:
     if drive.trim:
         found.append("delayed_trim: ssd")
     return found
+
+
+def examples() -> dict[str, Drive]:
+    """A disk and a flash drive that nobody has, to say what experiments would do to such drives."""
+    disk = Drive(
+        name="sdx",
+        number="8:0",
+        node=Path("/dev/sdx"),
+        by_id=(),
+        model="a disk",
+        serial="",
+        wwn="",
+        firmware="",
+        size_bytes=250 * _GIB,
+        logical_block_bytes=512,
+        rotational=True,
+        rpm=7200,
+        transport="sata",
+        trim=False,
+        trim_queued=None,
+        read_only=False,
+        controller="",
+    )
+    flash = replace(disk, model="a flash drive", rotational=False, rpm=None, trim=True)
+    return {"hdd": disk, "ssd": flash}

@@ -14,17 +14,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices import filesystems, fingerprint, guard, scratch, wear
+from harness.devices import filesystems, fingerprint, guard, scratch
 from harness.devices.discovery import Drive
 from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.guard import ClaimedDrive
 from harness.devices.profiles import NamedRange
-from harness.devices.wear import Wear
+from harness.devices.wear import reading
+from harness.devices.wear.counters import Wear, between
 from harness.devices.write_shares import Writes
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
@@ -38,6 +40,13 @@ DEVICE = "file"
 assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the target's marker"
 _CHUNK_RECORDS = 1 << 16
 _WATCH_S = 1.0
+WEAR_BY: Final[Mapping[str, reading.Transport]] = {
+    "nvme": "nvme",
+    "sata": "sata",
+    "sas": "sas",
+    **dict.fromkeys(("usb", "virtio", "other"), "other"),
+}
+"""How a drive is asked for its wear, by how it is attached."""
 
 
 def write_records(
@@ -248,7 +257,7 @@ class DriveDevice(RealDevice):
 
     def begin(self) -> None:
         """Asks the drive what it has written so far."""
-        self._before = wear.read(self._drive.drive.node, self._drive.drive.transport)
+        self._before = self._wear()
 
     def counters(self) -> dict[str, int | float]:
         """What the drive says that it has written since `begin`: none where it cannot say.
@@ -257,11 +266,14 @@ class DriveDevice(RealDevice):
         """
         self._drive.check_budget()
         assert self._before is not None
-        moved = wear.since(
-            self._before, wear.read(self._drive.drive.node, self._drive.drive.transport)
-        )
-        self.waf_says = moved.says
-        return moved.metrics
+        moved = between(self._before, self._wear())
+        self.waf_says = moved.waf_text
+        found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
+        return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
+
+    def _wear(self) -> Wear:
+        drive = self._drive.drive
+        return reading.read(drive.node, WEAR_BY[drive.transport])
 
     def _permit(self, step: str, written_bytes: int) -> None:
         self._drive.permit(step, written_bytes)
