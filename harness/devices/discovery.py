@@ -37,6 +37,7 @@ class Places:
     sys: Path = Path("/sys")
     proc: Path = Path("/proc")
     dev: Path = Path("/dev")
+    udev: Path = Path("/run/udev/data")
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Machine:
             model=_read(folder / "device" / "model"),
             serial=self._serial(folder),
             wwn=_read(folder / "wwid") or _read(folder / "device" / "wwid"),
-            firmware=_read(folder / "device" / "firmware_rev") or _read(folder / "device" / "rev"),
+            firmware=self._firmware(folder),
             size_bytes=int(_read(folder / "size") or 0) * SECTOR_BYTES,
             logical_block_bytes=int(_read(folder / "queue" / "logical_block_size") or 0),
             rotational=_read(folder / "queue" / "rotational") == "1",
@@ -259,6 +260,15 @@ class Machine:
             if page[1] == 0x80 and len(page) >= 4 + length:
                 return _SANE.sub("", page[4 : 4 + length].decode("ascii", "replace")).strip()
         return ""
+
+    def _firmware(self, folder: Path) -> str:
+        """Of a SATA drive the kernel knows the end only; udev has asked the drive itself."""
+        if said := _read(folder / "device" / "firmware_rev"):
+            return said
+        for line in _read(self.places.udev / f"b{_read(folder / 'dev')}").splitlines():
+            if line.startswith("E:ID_REVISION="):
+                return line.removeprefix("E:ID_REVISION=")
+        return _read(folder / "device" / "rev")
 
     def _transport(self, folder: Path) -> str:
         path = str(folder)
