@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from harness.block_queue import drive_of
 from harness.devices.wear import nvme_pages, nvme_wear, smartctl_report
 from harness.devices.wear.counters import COUNTS, Drive, Wear
 from harness.devices.wear.nvme_pages import Page
@@ -24,21 +24,14 @@ def read(path: Path, transport: Transport) -> Wear:
     """What a drive, or the drive that a partition is on, has counted.
 
     Of "other" drives nothing is expected: what smartctl cannot open says so in each reason. Raises
-    MissingTool, DeviceError.
+    TargetError if it is no block device, MissingTool, DeviceError.
     """
-    drive = whole_drive(path)
+    drive = drive_of(path)
     if transport == "nvme":
         return _read_nvme(drive)
     if transport == "other":
         return _read_unknown(drive)
     return _read_smartctl(drive)
-
-
-def whole_drive(path: Path) -> Path:
-    """The drive that a partition is on; anything else is itself."""
-    number = path.stat().st_rdev
-    entry = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
-    return Path("/dev") / entry.parent.name if (entry / "partition").exists() else path
 
 
 def _read_smartctl(drive: Path) -> Wear:
