@@ -13,7 +13,8 @@ from conftest import loop_device, need
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.devices.wear import counters, nvme_pages, nvme_wear, reading, smartctl_report
+from harness.devices import nvme_pages
+from harness.devices.wear import counters, nvme_wear, reading, smartctl_report
 from harness.devices.wear.counters import COUNTS, Count, Drive, Wear, between, since_new
 from harness.errors import DeviceError, InvalidRun, TargetError
 
