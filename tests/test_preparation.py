@@ -271,8 +271,8 @@ def test_preconditioning_is_planned_with_its_bytes() -> None:
 
 def test_no_step_names_a_size_twice() -> None:
     """fio takes the last of two options of a name, and then nobody reads the first."""
-    job = Ageing(region_bytes=MIB, written_bytes=2 * MIB)
-    aged = preparation.fio_step("age", TARGET, ageing.options(job), job.written_bytes, 1.0)
+    aged_by = Ageing(region_bytes=MIB, written_bytes=2 * MIB)
+    aged = preparation.fio_step("age", TARGET, ageing.job(aged_by), aged_by.written_bytes, 1.0)
     for step in [*precondition(TARGET), aged]:
         names = [argument.partition("=")[0] for argument in step.command]
         assert len(names) == len(set(names))
@@ -381,8 +381,9 @@ def test_a_password_is_taken_off_if_the_erase_fails(target: Permitted, tmp_path:
         preparation.erase(target, way)
     assert target.asked == [("password", 0), ("erase", 0)]
     assert not trace.exists()
-    refused = Way("secure_erase", (second, first), undo=("env", "touch", str(trace)))
-    with pytest.raises(DeviceError):
+    target.budget_bytes = -1
+    refused = Way("secure_erase", (first, second), undo=("env", "touch", str(trace)))
+    with pytest.raises(TargetError):
         preparation.erase(target, refused)
     assert not trace.exists(), "nothing had been done that could be undone"
 

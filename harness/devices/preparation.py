@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -293,21 +293,30 @@ def run(target: Target, step: Step) -> None:
 
 
 def erase(target: Target, way: Way) -> None:
-    """Goes a way to its end, also where the drive goes on by itself. Raises what `run` does."""
+    """Goes a way to its end with the guard's permission for each step. Raises what `run` does."""
+    carry_out(way, lambda step: target.permit(step.what, step.written_bytes))
+
+
+def carry_out(way: Way, before: Callable[[Step], None]) -> None:
+    """Goes a way to its end, also where the drive goes on by itself; `before` may refuse each step.
+
+    Raises MissingTool, DeviceError.
+    """
     assert not way.refused, "a way that the drive refuses has no steps"
     begun = False
     try:
         for step in way.steps:
-            run(target, step)
+            before(step)
             begun = True
+            _call(step.what, step.command)
+        if way.background:
+            assert way.drive is not None
+            _await_sanitized(way.drive)
     except BaseException:
         if begun and way.undo:  # as well as it can; the error is the first one
             with contextlib.suppress(HarnessError):
                 _call("undo", way.undo)
         raise
-    if way.background:
-        assert way.drive is not None
-        _await_sanitized(way.drive)
 
 
 def _call(what: str, command: tuple[str, ...]) -> None:

@@ -62,11 +62,11 @@ class Ageing:
 def run(target: Path, ageing: Ageing, device_bytes: int) -> FioRun:
     """Writes it past the page cache. Raises what `check` does, MissingTool, DeviceError."""
     ageing.check(device_bytes)
-    return fio.run(target, options(ageing))
+    return fio.run(target, job(ageing))
 
 
-def options(ageing: Ageing) -> dict[str, str | int]:
-    """The job, in fio's own options."""
+def job(ageing: Ageing) -> dict[str, str | int]:
+    """Fio's options by name."""
     return {
         "rw": PATTERNS[ageing.pattern],
         "bs": ageing.block_bytes,
