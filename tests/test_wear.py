@@ -13,9 +13,10 @@ from conftest import loop_device, need
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.devices.wear import counters, nvme_pages, nvme_wear, reading, smartctl_report
+from harness.devices import nvme_pages
+from harness.devices.wear import counters, nvme_wear, reading, smartctl_report
 from harness.devices.wear.counters import COUNTS, Count, Drive, Wear, between, since_new
-from harness.errors import DeviceError, InvalidRun
+from harness.errors import DeviceError, InvalidRun, TargetError
 
 DRIVE = Drive("model", "serial", "1.0")
 U128 = st.integers(0, (1 << 79) - 1)
@@ -503,7 +504,8 @@ def test_what_is_no_such_drive(tmp_path: Path) -> None:
             reading.read(device, "sata")
         with pytest.raises(DeviceError, match="nvme id-ctrl"):
             reading.read(device, "nvme")
-        assert reading.whole_drive(device) == device
+    with pytest.raises(TargetError, match="not a block device"):
+        reading.read(tmp_path, "sata")
 
 
 def test_the_counts_are_named_for_people() -> None:

@@ -29,7 +29,7 @@ def page(size_bytes: int, *fields: tuple[int, int, int]) -> bytes:
 
 
 def nvme_smart(units: int = 0x0123_4567_89AB) -> bytes:
-    """NVM Express Base 2.0c, 5.16.1.3, figure 207."""
+    """NVM Express Base 2.0c, 5.16.1.3 (02h)."""
     return page(
         512,
         (0, 1, 0),  # critical warning
@@ -47,7 +47,7 @@ def nvme_smart(units: int = 0x0123_4567_89AB) -> bytes:
 
 
 def nvme_endurance(written: int = 5_500, media: int = 9_900) -> bytes:
-    """NVM Express Base 2.0c, 5.16.1.10, figure 217: billions of bytes, rounded up."""
+    """NVM Express Base 2.0c, 5.16.1.10 (09h): billions of bytes, rounded up."""
     return page(
         512,
         (3, 1, 99),  # available spare, %
@@ -65,7 +65,7 @@ def fdp_statistics(host: int = 3 * TB + 5, media: int = 4 * TB + 7, erased: int 
 
 
 def ocp_smart(media: int = (1 << 64) + 0x1122_3344_5566_7788) -> bytes:
-    """OCP Datacenter NVMe SSD 2.0, 4.8.6 (C0h); the default needs more than 64 bits."""
+    """OCP Datacenter NVMe SSD 2.0 (C0h); the default needs more than 64 bits."""
     return page(
         512,
         (0, 16, media),  # physical media units written, bytes
@@ -121,7 +121,7 @@ def attribute(number: int, name: str, raw: int, text: str = "") -> dict[str, Any
 
 
 def statistics(sectors: int, used: int | None = None, *, valid: bool = True) -> dict[str, Any]:
-    """ACS-4, 9.5.4 (page 1, offset 24) and 9.5.10 (page 7, offset 8)."""
+    """ACS-4, Device Statistics: General (page 1) and Solid State Device Statistics (page 7)."""
     flags = {"value": 192 if valid else 128, "valid": valid}
     pages = [
         {
@@ -190,7 +190,7 @@ def disk() -> dict[str, Any]:
 
 
 def sas() -> dict[str, Any]:
-    """SPC-4, 7.3.6; smartctl prints 10^9 bytes."""
+    """SPC-4, write error counter log page; smartctl prints 10^9 bytes."""
     log = {
         "read": {"gigabytes_processed": "99.000"},
         "write": {"gigabytes_processed": "12345.678"},

@@ -5,5 +5,5 @@
     change = counters.between(before, reading.read(Path("/dev/nvme0n1"), "nvme"))
     print(change.waf_text)                          # a ratio with its bounds, or why there is none
 
-`nvme_pages` and `smartctl_report` are pure: bytes and JSON in, numbers out. `reading` asks drives.
+All but `reading`, which asks drives, is pure: bytes and JSON in, numbers out.
 """

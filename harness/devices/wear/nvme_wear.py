@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from harness.devices import nvme_pages
+from harness.devices.nvme_pages import Page
 from harness.devices.trim_log import TrimLog, is_trim_log, read_trim_log
-from harness.devices.wear import nvme_pages
 from harness.devices.wear.counters import COUNTS, Count, Drive, Wear
-from harness.devices.wear.nvme_pages import Page
 
 Answers = Mapping[Page, bytes | str]
 """What a drive answered to the request for each page: its bytes, or why there are none."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.devices.wear import nvme_pages, nvme_wear, smartctl_report
+from harness.block_queue import drive_of
+from harness.devices import nvme, nvme_pages
+from harness.devices.nvme_pages import Page
+from harness.devices.wear import nvme_wear, smartctl_report
 from harness.devices.wear.counters import COUNTS, Drive, Wear
-from harness.devices.wear.nvme_pages import Page
 from harness.errors import DeviceError
-from harness.programs import ask, last_words
+from harness.programs import ask
 
 Transport = Literal["nvme", "sata", "sas", "other"]
 
@@ -24,21 +24,14 @@ def read(path: Path, transport: Transport) -> Wear:
     """What a drive, or the drive that a partition is on, has counted.
 
     Of "other" drives nothing is expected: what smartctl cannot open says so in each reason. Raises
-    MissingTool, DeviceError.
+    TargetError if it is no block device, MissingTool, DeviceError.
     """
-    drive = whole_drive(path)
+    drive = drive_of(path)
     if transport == "nvme":
         return _read_nvme(drive)
     if transport == "other":
         return _read_unknown(drive)
     return _read_smartctl(drive)
-
-
-def whole_drive(path: Path) -> Path:
-    """The drive that a partition is on; anything else is itself."""
-    number = path.stat().st_rdev
-    entry = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
-    return Path("/dev") / entry.parent.name if (entry / "partition").exists() else path
 
 
 def _read_smartctl(drive: Path) -> Wear:
@@ -55,49 +48,22 @@ def _read_unknown(drive: Path) -> Wear:
 
 
 def _read_nvme(drive: Path) -> Wear:
-    about = _identify("id-ctrl", drive)
+    about = nvme.identify("id-ctrl", drive)
     attributes = int(about.get("ctratt", 0))
-    group = int(_identify("id-ns", drive).get("endgid", 0))
-    smart = _page(drive, nvme_pages.SMART)
+    group = int(nvme.identify("id-ns", drive).get("endgid", 0))
+    smart = nvme.page(drive, nvme_pages.SMART)
     if isinstance(smart, str):
         raise DeviceError(f"{drive}: no SMART log page: {smart}")
     answers: dict[Page, bytes | str] = {nvme_pages.SMART: smart}
     for page in (nvme_pages.OCP_SMART, nvme_pages.TRIM):
-        answers[page] = _page(drive, page)
+        answers[page] = nvme.page(drive, page)
     for page, bit in ((nvme_pages.ENDURANCE, _ENDURANCE_GROUPS), (nvme_pages.FDP_STATISTICS, _FDP)):
         answers[page] = "the drive does not have it"
         if attributes & bit:
-            answers[page] = _page(drive, page, group)
+            answers[page] = nvme.page(drive, page, group)
     return nvme_wear.assemble(_drive(about), answers)
-
-
-def _identify(what: str, drive: Path) -> dict[str, Any]:
-    done = ask("nvme", what, str(drive), "--output-format=json")
-    if done.returncode:
-        raise DeviceError(f"nvme {what} {drive}: {last_words(done)}")
-    try:
-        about = json.loads(done.stdout)
-    except ValueError as error:
-        raise DeviceError(f"nvme {what} {drive} said no JSON: {error}") from error
-    if not isinstance(about, dict):
-        raise DeviceError(f"nvme {what} {drive} said something else: {last_words(done)}")
-    return about
 
 
 def _drive(about: dict[str, Any]) -> Drive:
     model, serial, firmware = (str(about.get(name, "")).strip() for name in ("mn", "sn", "fr"))
     return Drive(model, serial, firmware)
-
-
-def _page(drive: Path, page: Page, group: int = 0) -> bytes | str:
-    """A log page, or why the drive does not give it. `group`: an endurance group."""
-    done = ask(
-        "nvme",
-        "get-log",
-        str(drive),
-        f"--log-id={page.identifier:#x}",
-        f"--log-len={page.size_bytes}",
-        f"--lsi={group}",
-        "--raw-binary",
-    )
-    return last_words(done) if done.returncode else done.stdout

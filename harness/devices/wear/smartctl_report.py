@@ -1,6 +1,6 @@
 """What `smartctl --json --xall` says of a drive's wear: text in, counts out.
 
-SATA: attributes of the makers that say what theirs mean, and ATA device statistics (ACS-4, 9.5.4).
+SATA: attributes of the makers that say what theirs mean, and ATA device statistics (ACS-4).
 What a maker's attribute means is told by the name that smartctl's drive database gives it, or by
 the model where that is too old. SAS: the error counter log pages (SPC-4). NVMe behind a USB bridge:
 its SMART log.
@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from harness.devices.nvme_pages import DATA_UNIT_BYTES
 from harness.devices.wear.counters import COUNTS, Count, Drive, Wear
-from harness.devices.wear.nvme_pages import DATA_UNIT_BYTES
 from harness.errors import DeviceError
 
 _SECTOR_BYTES: Final = 512
@@ -202,7 +202,7 @@ def _used(value: object) -> float:
 
 
 def _statistics_written(report: Mapping[str, Any]) -> dict[str, Count]:
-    """ACS-4, 9.5.4.6: logical sectors, of the drive's logical block size."""
+    """ACS-4, General Statistics page, offset 24: in logical blocks of the drive."""
     sectors = _statistic(report, *_STATISTICS_WRITTEN)
     if sectors is None:
         return {}
@@ -221,7 +221,7 @@ def _statistic(report: Mapping[str, Any], page: int, offset: int) -> int | None:
 
 
 def _scsi(report: Mapping[str, Any]) -> Found:
-    """SPC-4, 7.3.6: total bytes processed of the write error counter log page.
+    """SPC-4, write error counter log page (02h): total bytes processed (parameter 5).
 
     smartctl gives them in units of 10^9 bytes with three digits behind the point.
     """

@@ -25,14 +25,15 @@ class Page:
 SMART: Final = Page(0x02, 512, "SMART / Health Information", "NVMe 2.0c, 5.16.1.3")
 ENDURANCE: Final = Page(0x09, 512, "Endurance Group Information", "NVMe 2.0c, 5.16.1.10")
 FDP_STATISTICS: Final = Page(0x22, 64, "FDP Statistics", "NVMe TP4146, log page 22h")
-OCP_SMART: Final = Page(0xC0, 512, "SMART / Health Information Extended", "OCP 2.0, 4.8.6")
+OCP_SMART: Final = Page(0xC0, 512, "SMART / Health Information Extended", "OCP 2.0, log page C0h")
+SANITIZE: Final = Page(0x81, 512, "Sanitize Status", "NVMe 2.0c, 5.16.1.25")
 TRIM: Final = Page(0xC5, 512, "delayed TRIM", "hardware/openssd/README.md")
 
 DATA_UNIT_BYTES: Final = 512_000
-"""A data unit is 1,000 units of 512 bytes, rounded up (NVMe 2.0c, figure 207)."""
+"""A data unit is 1,000 units of 512 bytes, rounded up (NVMe 2.0c, 5.16.1.3)."""
 
 ENDURANCE_UNIT_BYTES: Final = 1_000_000_000
-"""Of the Endurance Group Information, rounded up (NVMe 2.0c, figure 217)."""
+"""Of the Endurance Group Information, rounded up (NVMe 2.0c, 5.16.1.10)."""
 
 OCP_GUID: Final = 0xAFD514C97C6F4F9CA4F2BFEA2810AFC5
 """Ends page C0h, little-endian, if it is OCP's; other makers have other pages there."""
@@ -76,8 +77,36 @@ class OcpSmart:
     erase_count_min: int
 
 
+@dataclass(frozen=True)
+class Sanitize:
+    """state: bits 2:0 of SSTAT, see the constants. Expected times None: not reported."""
+
+    state: int
+    done_ratio: float
+    overwrite_s: int | None
+    block_erase_s: int | None
+    crypto_erase_s: int | None
+
+
+SANITIZED: Final = (1, 4)
+"""The last one succeeded; with 4, blocks were not deallocated afterwards."""
+SANITIZING: Final = 2
+_NO_ESTIMATE: Final = 0xFFFF_FFFF
+
+
+def parse_sanitize(page: bytes) -> Sanitize:
+    """SPROG 1:0 (of 65,536), SSTAT 3:2, expected seconds 11:8, 15:12, 19:16. Raises DeviceError."""
+    _check_size(page, SANITIZE)
+    state = page[2] & 0b111
+    if state > 4:
+        raise _garbled(SANITIZE, f"a state of {state}")
+    times = (_number(page, at, 4) for at in (8, 12, 16))
+    overwrite, block, crypto = (None if time == _NO_ESTIMATE else time for time in times)
+    return Sanitize(state, _number(page, 0, 2) / 65536, overwrite, block, crypto)
+
+
 def parse_smart(page: bytes) -> Smart:
-    """Figure 207: temperature 2:1 (kelvins), used 5, data units written 63:48. Raises DeviceError.
+    """Temperature 2:1 (kelvins), used 5, data units written 63:48. Raises DeviceError.
 
     The page has no mark of its own; a spare above 100 (byte 3, "0 to 100 %") tells garbled ones.
     """
@@ -90,7 +119,7 @@ def parse_smart(page: bytes) -> Smart:
 
 
 def parse_endurance(page: bytes) -> Endurance:
-    """Figure 217: data units written 79:64, media units written 95:80. Raises DeviceError."""
+    """Data units written 79:64, media units written 95:80. Raises DeviceError."""
     _check_size(page, ENDURANCE)
     if page[3] > 100:
         raise _garbled(ENDURANCE, f"an available spare of {page[3]}")
