@@ -42,17 +42,20 @@ ARROWS: dict[str, set[str]] = {
     "experiments": LOWER | {"tiers", "plots"},
     "claims": BASE | {"experiments", "journal"},
     "runs": LOWER | {"tiers", "experiments", "claims", "plots", "journal"},
+    "calibration": LOWER | {"journal"},
     "agreement": LOWER | {"experiments", "journal", "runs", "tiers"},
     "notebooks": BASE,
     "doctor": BASE,
     "report": BASE
     | {"agreement", "claims", "devices", "experiments", "journal", "notebooks", "tiers"},
     "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
-    "bench": LOWER | {"agreement", "claims", "experiments", "journal", "runs", "tiers"},
+    "bench": LOWER
+    | {"agreement", "calibration", "claims", "experiments", "journal", "runs", "tiers"},
+    "cli_calibrate": BASE | {"calibration", "devices", "experiments", "report", "runs", "tiers"},
     "cli_device": BASE | {"devices"},
     "cli_probes": BASE | {"probes", "plots"},
     "cli": BASE
-    | {"agreement", "cleaning", "cli_device", "cli_probes", "journal"}
+    | {"agreement", "cleaning", "cli_calibrate", "cli_device", "cli_probes", "journal"}
     | {"bench", "doctor", "experiments", "notebooks", "report", "runs", "tiers"}
     | {"devices", "workloads"},
 }

@@ -47,6 +47,8 @@ class Drive:
     `number`: as in '8:0'. `by_id`: its persistent names. `rpm`: of a disk that says so.
     `transport`: nvme, sata, sas, usb, virtio or other. `trim_queued`: None if not known.
     `controller`: what erases or resets it together with others, an NVMe subsystem; or ''.
+    `sequence`: the kernel's number for this appearance of it (diskseq): another one after it was
+    pulled and put back.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Drive:
     trim_queued: bool | None
     read_only: bool
     controller: str
+    sequence: str
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
@@ -112,6 +115,7 @@ class Machine:
             trim_queued=_trim_queued(transport, sata),
             read_only=_read(folder / "ro") != "0",
             controller=self._controller(folder),
+            sequence=_read(folder / "diskseq"),
         )
 
     def occupants(self, name: str) -> list[str]:

@@ -301,7 +301,8 @@ class ClaimedDrive:
             again = _drive_at(Path(self.claim.by_id), Machine())
         except TargetError as error:
             raise TargetError(f"{self.name}, before '{step}': {error}") from error
-        if again.identity != self.claim.identity or again.number != self.drive.number:
+        now, then = (again.number, again.sequence), (self.drive.number, self.drive.sequence)
+        if again.identity != self.claim.identity or now != then:
             raise TargetError(
                 f"{self.name}: {self.claim.by_id} is another drive than the claimed one: refused "
                 f"before '{step}'"

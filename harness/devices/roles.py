@@ -48,6 +48,7 @@ def examples() -> dict[str, Drive]:
         trim_queued=None,
         read_only=False,
         controller="",
+        sequence="",
     )
     flash = replace(disk, model="a flash drive", rotational=False, rpm=None, trim=True)
     return {"hdd": disk, "ssd": flash}
