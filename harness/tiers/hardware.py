@@ -271,11 +271,11 @@ class DriveDevice(RealDevice):
         found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
         return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
 
-    def conditions(self) -> dict[str, str]:
-        """How warm the drive is and how the processors are clocked: texts, for the record."""
+    @property
+    def temperature_c(self) -> str:
+        """How warm the drive is now, as a text for the record."""
         warmth = conditions.temperature_c(self._drive.drive.node)
-        temperature = "not told" if warmth is None else f"{warmth:g}"
-        return {"drive_temperature_c": temperature, **conditions.cpu()}
+        return "not told" if warmth is None else f"{warmth:g}"
 
     def _wear(self) -> Wear:
         drive = self._drive.drive
@@ -367,7 +367,8 @@ class HardwareBench:
                 raise BadParameter(f"a file is one device, {DEVICE!r}, not {device!r}")
             place = self._target if self._target.exists() else self._target.absolute().parent
             return {**fingerprint.machine(), **fingerprint.storage_of(place)}
-        return {**fingerprint.machine(), **fingerprint.of_drive(self.drive(device))}
+        drive = fingerprint.of_drive(self.drive(device))
+        return {**fingerprint.machine(), **conditions.cpu(), **drive}
 
     def drive(self, device: str) -> Drive:
         """The claimed drive behind one of the device names. Raises UnknownName, TargetError."""
@@ -399,7 +400,10 @@ class HardwareBench:
             yield opened
         finally:
             opened.close()
-        self._remarks = {"waf_says": opened.waf_says, **opened.conditions()}
+        self._remarks = {
+            "waf_says": opened.waf_says,
+            "drive_temperature_c": opened.temperature_c,
+        }
 
     def _claimed_as(self, device: str) -> str:
         if device not in self._names:
