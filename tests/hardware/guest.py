@@ -197,6 +197,8 @@ class Guest:
             raise self._died(problem) from error
 
     def _died(self, problem: str) -> GuestDied:
+        self.process.kill()  # if it has not ended, it is of no use any more
+        self.process.wait()
         said = (self.folder / "qemu.log").read_text(errors="replace")
         return GuestDied(f"{problem}\n{self.console()}\n{said}")
 
