@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from hardware.guard_drives import GUARD
+
 from harness import kernel_partitions
 from harness.devices import filesystems, guard, lab_file, preparation
 from harness.devices.discovery import Drive, Machine
@@ -26,6 +28,8 @@ from harness.devices.preparation import Way
 from harness.devices.targets import Step
 from harness.errors import DeviceError, HarnessError, TargetError, UnknownName
 from harness.paths import Project
+
+DRIVES = GUARD
 
 MIB = 1 << 20
 BY_ID = Path("/dev/disk/by-id")
