@@ -29,7 +29,6 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
     outcomes, missing = _outcomes(project)
     refusals = {name: o for name, o in outcomes.items() if not any(n in name for n in _NO_REFUSALS)}
     passed = [name for name, outcome in refusals.items() if outcome == "passed"]
-    common = {"command": _COMMAND, "missing": missing}
     context = {"not passed": sorted(set(refusals) - set(passed))}
     yield Figure(
         "refusals proved, the drive's content unchanged after each",
@@ -37,7 +36,8 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
         f"== {len(refusals)} and >= 25" if refusals else ">= 25",
         samples=[len(passed)] if refusals else [],
         context=context,
-        **common,
+        command=_COMMAND,
+        missing=missing,
     )
     fuzz = [outcome for name, outcome in outcomes.items() if "thousand" in name]
     yield Figure(
@@ -45,7 +45,8 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
         "files",
         f">= {_MUTATIONS}",
         samples=[_MUTATIONS * float(outcome == "passed") for outcome in fuzz],
-        **common,
+        command=_COMMAND,
+        missing=missing,
     )
 
 

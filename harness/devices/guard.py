@@ -147,7 +147,7 @@ def part_of(drive: Drive) -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a claimed drive that experiments write to, before the drive is held: for plans."""
+    """The part of a claimed drive that experiments write to, while nobody holds it: for plans."""
 
     drive: Drive
 
