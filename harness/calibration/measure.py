@@ -45,6 +45,7 @@ _ENDS: Final = "zoned:50/1:0/98:50/1"
 _FINE_SLOWDOWN: Final = 64
 _ELECTRONIC_SLOWDOWN: Final = 16
 _BACKED_UP_SHARE: Final = 4
+_WAY_NS: Final = 40_000
 _NICE: Final = -15
 """Of fio: an answer is seen when fio gets a processor, so it comes before other work."""
 
@@ -109,7 +110,7 @@ class EmulatedDrive(Drive):
             return
         host_ns = runs[0].busiest.latency_mean_ns / seen["slowdown"]
         device_ns = seen["model_latency"]["mean_ns"]
-        if abs(host_ns / device_ns - 1.0) > MEAN_BOUND:
+        if abs(host_ns - device_ns) > _bound_ns(device_ns, seen["slowdown"]):
             raise InvalidRun(
                 f"{phase.name}: the device took {device_ns / 1e3:.1f} us, the host saw "
                 f"{host_ns / 1e3:.1f} us: this machine is too busy"
@@ -133,6 +134,14 @@ class EmulatedDrive(Drive):
             yield
         finally:
             self._device.set_speed("real", self.slowdown)
+
+
+def _bound_ns(device_ns: float, slowdown: int) -> float:
+    """By how much the host may see another mean latency than the device has, in its time.
+
+    A hundredth; or what the way is known to, if that is not more than a run may be late.
+    """
+    return max(0.01 * device_ns, min(_WAY_NS / slowdown, MEAN_BOUND * device_ns))
 
 
 @dataclass(frozen=True)
