@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from harness import cli_calibrate, cli_device, cli_probes
+from harness import cli_calibrate, cli_device, cli_hardware, cli_probes
 from harness.errors import EXIT_CODE, HarnessError, Interrupted
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 app.add_typer(cli_calibrate.app, name="calibrate")
 app.add_typer(cli_device.app, name="device")
+app.add_typer(cli_hardware.app, name="hardware")
 
 TierOption = Annotated[str, typer.Option("--tier", help="simulated, emulated or hardware")]
 
@@ -85,6 +86,16 @@ def run(
         Path | None,
         typer.Option(help="hardware: a file to make (and delete), or a blank loop device"),
     ] = None,
+    drive: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=CLAIMED", help="hardware: a claimed drive for a device"),
+    ] = None,
+    write_budget: Annotated[
+        str, typer.Option(metavar="SIZE", help="hardware: what each drive may be written at most")
+    ] = "",
+    plan: Annotated[
+        bool, typer.Option(help="hardware: print what would be overwritten, and stop")
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="a parameter of the experiment"),
@@ -102,6 +113,7 @@ def run(
     """Runs an experiment on a tier, or continues it, and judges the paper's claims."""
     from harness.paths import find_project
     from harness.runs import Options, open_session
+    from harness.units import parse_size_option
 
     options = Options(
         scale=scale,
@@ -109,7 +121,12 @@ def run(
         devices=_pairs(device, "--device"),
         overrides=_pairs(override, "--override"),
         target=file,
+        drives=_pairs(drive, "--drive"),
+        write_budget_bytes=parse_size_option(write_budget) if write_budget else 0,
     )
+    if plan:
+        cli_hardware.print_run_plan(find_project(), experiment, tier, options, _console())
+        return
     with open_session(find_project(), experiment, tier, options) as session:
         session.run()
         if publish:

@@ -14,7 +14,7 @@ HARNESS = REPOSITORY / "harness"
 CORE = HARNESS / "core"
 
 # Who may import whom. A name stands for the module or package harness.<name> and all below it.
-SYSTEM = {"cgroups", "processes", "locks", "mounts", "leases", "writeback"}
+SYSTEM = {"block_queue", "cgroups", "processes", "locks", "mounts", "leases", "writeback"}
 BASE = {"errors", "units", "paths", "programs", "_core"} | SYSTEM
 LOWER = BASE | {"workloads", "dbms", "devices", "probes"}
 ARROWS: dict[str, set[str]] = {
@@ -28,7 +28,9 @@ ARROWS: dict[str, set[str]] = {
     "launch": set(),
     "cgroups": {"errors", "processes"},
     "writeback": {"errors"},
-    "leases": {"cgroups", "errors", "launch", "locks", "mounts", "processes", "writeback"},
+    "block_queue": {"errors"},
+    "leases": {"block_queue", "cgroups", "errors", "launch", "locks", "mounts"}
+    | {"processes", "writeback"},
     "cleaning": BASE | {"devices"},
     "devices": BASE,
     "workloads": BASE,
