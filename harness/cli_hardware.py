@@ -116,11 +116,12 @@ def wear(
     drive: Annotated[Path, typer.Argument(help="any drive; it is only asked")],
 ) -> None:
     """What a drive has counted in its life, and the write amplification that this means."""
+    from harness import block_queue
     from harness.devices.discovery import Machine
     from harness.devices.wear import counters, reading
     from harness.tiers.hardware import WEAR_BY
 
-    found = Machine().drive(reading.whole_drive(drive.resolve()).name)
+    found = Machine().drive(block_queue.drive_of(drive.resolve()).name)
     said = reading.read(found.node, WEAR_BY[found.transport])
     table = Table("count", "value", "from", box=None)
     for name, count in said.counts.items():
@@ -129,6 +130,42 @@ def wear(
         table.add_row(name, "not told", why)
     table.add_row("write amplification", counters.since_new(said).waf_text, "its whole life")
     _console().print(table, highlight=False)
+
+
+@app.command()
+def prepare(
+    name: Name,
+    way: Annotated[str, typer.Option(help="how to erase it; else the most thorough there is")] = "",
+    precondition: Annotated[
+        bool, typer.Option(help="then fill it twice, and write at random until it is steady")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="only say what would be done")] = False,
+) -> None:
+    """Brings a claimed drive into a known state: erased, and, if asked for, worn in."""
+    from harness.devices import capabilities, conditions, guard, preparation
+
+    console = _console()
+    drive = guard.check(name)
+    target = guard.Part(drive)
+    ways = preparation.ways(drive.node, target, capabilities.read(drive.node, drive.transport))
+    chosen = preparation.choose(ways, way)
+    after = preparation.precondition(target) if precondition else []
+    for other in ways:
+        console.print(f"{other.name}: {other.refused or 'offered'}", highlight=False)
+    _print_steps([*chosen.steps, *after], console)
+    if plan:
+        return
+    budget_bytes = sum(step.written_bytes for step in (*chosen.steps, *after)) + drive.size_bytes
+    with guard.claimed(name, budget_bytes=budget_bytes) as held:
+        if chosen.whole_drive:
+            with held.whole(chosen.steps) as before:
+                preparation.carry_out(chosen, before)
+        else:
+            preparation.erase(held, chosen)
+        for step in after:
+            preparation.run(held, step)
+    warmth = conditions.temperature_c(drive.node)
+    console.print(f"{name} is prepared" + ("" if warmth is None else f", at {warmth:g} degrees C"))
 
 
 @app.command()

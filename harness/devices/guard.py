@@ -19,8 +19,7 @@ import os
 import re
 import secrets
 import stat
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +30,7 @@ from harness.devices import lab_file
 from harness.devices.discovery import EDGE_BYTES, Drive, Machine
 from harness.devices.lab_file import Claim
 from harness.devices.targets import Step
-from harness.errors import DeviceError, TargetError
+from harness.errors import TargetError
 from harness.kernel_partitions import HEADER_BYTES, MARKER, SECTOR_BYTES
 from harness.paths import Project, find_project
 from harness.units import format_bytes
@@ -146,6 +145,28 @@ def part_of(drive: Drive) -> Path:
     return _node_of(drive, kernel_partitions.DATA)
 
 
+@dataclass(frozen=True)
+class Part:
+    """The part of a claimed drive that experiments write to, before the drive is held: for plans."""
+
+    drive: Drive
+
+    @property
+    def path(self) -> Path:
+        """See targets.Target."""
+        return part_of(self.drive)
+
+    @property
+    def size_bytes(self) -> int:
+        """See targets.Target."""
+        return room_bytes(self.drive)
+
+    def permit(self, step: str, written_bytes: int) -> None:
+        """Nothing is permitted on a drive that is not held. Raises TargetError, always."""
+        del written_bytes
+        raise TargetError(f"{self.drive.node} is not held: {step} is refused")
+
+
 @contextlib.contextmanager
 def claimed(
     name: str, *, budget_bytes: int = 0, project: Project | None = None
@@ -232,19 +253,19 @@ class ClaimedDrive:
                 f"{format_bytes(self.budget_bytes)} were allowed: the run was stopped"
             )
 
-    def prepare(self, steps: Sequence[Step]) -> None:
-        """Runs steps that reach the whole drive, the header too, which is written again afterwards.
+    @contextlib.contextmanager
+    def whole(self, steps: Sequence[Step]) -> Iterator[Callable[[Step], None]]:
+        """For steps that reach the whole drive, its header too, which is written again afterwards.
 
-        Raises TargetError (also if a step would reach a drive that is not claimed), BudgetSpent,
-        and DeviceError with the words of the command that failed.
+        Yields what is to be called before each step: it still is the drive, whose token the step
+        before may have erased. Raises TargetError (also if a step would reach a drive that is not
+        claimed), BudgetSpent.
         """
         self._check_neighbours(steps)
         self.permit("prepare the drive", sum(step.written_bytes for step in steps))
         with self._whole() as fd:
             try:
-                for step in steps:
-                    self._check_identity(step.what)
-                    _run(step)
+                yield lambda step: self._check_identity(step.what)
             finally:
                 _write_header(fd, self.claim)
         self.take()
@@ -492,13 +513,6 @@ def _token_in(page: bytes) -> str | None:
     except (ValueError, KeyError, AttributeError):
         return None
     return token if isinstance(token, str) else None
-
-
-def _run(step: Step) -> None:
-    done = subprocess.run(step.command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no word"]
-        raise DeviceError(f"{step.what}: {step.command[0]} failed: {said[0]}")
 
 
 def _read_direct(fd: int, begin_bytes: int, length_bytes: int) -> bytes:

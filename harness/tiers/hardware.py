@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices import filesystems, fingerprint, guard, scratch
+from harness.devices import conditions, filesystems, fingerprint, guard, scratch
 from harness.devices.discovery import Drive
 from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.guard import ClaimedDrive
@@ -271,6 +271,12 @@ class DriveDevice(RealDevice):
         found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
         return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
 
+    def conditions(self) -> dict[str, str]:
+        """How warm the drive is and how the processors are clocked: texts, for the record."""
+        warmth = conditions.temperature_c(self._drive.drive.node)
+        temperature = "not told" if warmth is None else f"{warmth:g}"
+        return {"drive_temperature_c": temperature, **conditions.cpu()}
+
     def _wear(self) -> Wear:
         drive = self._drive.drive
         return reading.read(drive.node, WEAR_BY[drive.transport])
@@ -393,7 +399,7 @@ class HardwareBench:
             yield opened
         finally:
             opened.close()
-        self._remarks = {"waf_says": opened.waf_says}
+        self._remarks = {"waf_says": opened.waf_says, **opened.conditions()}
 
     def _claimed_as(self, device: str) -> str:
         if device not in self._names:

@@ -25,9 +25,12 @@ class Twin:
 
     def arguments(self, folder: Path, place: int) -> list[str]:
         """See Drive."""
-        return [word.replace(f"drive={self.drive.serial}", f"drive={self.image}").replace(
-            f"node-name={self.drive.serial}", f"node-name={self.image}"
-        ).replace(f"/{self.drive.serial}", f"/{self.image}") for word in self.drive.arguments(folder, place)]
+        return [
+            word.replace(f"drive={self.drive.serial}", f"drive={self.image}")
+            .replace(f"node-name={self.drive.serial}", f"node-name={self.image}")
+            .replace(f"/{self.drive.serial}", f"/{self.image}")
+            for word in self.drive.arguments(folder, place)
+        ]
 
 
 def _sata(serial: str, wwn: int, rate: int = 1, *, discard: bool = True) -> Sata:

@@ -26,7 +26,6 @@ from typing import Any, BinaryIO
 
 from hardware import agent, image
 from hardware.drives import ROOT, STANDARD, Drive, make_images
-
 from harness import leases
 from harness.programs import find_program
 
@@ -117,7 +116,9 @@ class Guest:
         place = ["--rootdir", str(REPOSITORY), "--confcutdir", str(REPOSITORY / "tests/hardware")]
         options = ["-q", "-p", "no:cacheprovider", *place, "--outcomes", report]
         command = [sys.executable, "-m", "pytest", *options, *tests]
-        alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they would be imported, at the guest's pace
+        alone = {
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
+        }  # they would be imported, at the guest's pace
         try:
             done = self.run(command, timeout_s, environment=alone)
             said = (done.stdout + done.stderr).decode(errors="replace")

@@ -36,9 +36,9 @@ _OF_ETC = (
 
 def make_initial_disk(target: Path, inside: Path, kernel: str, shares: Mapping[str, Path]) -> None:
     """Writes the initial RAM disk. `shares`: what each 9p tag is mounted as in the guest."""
-    files: dict[str, tuple[int, bytes]] = {
-        name: (stat.S_IFDIR | 0o755, b"") for name in ("bin", "modules", "dev", "proc", "sys", "run")
-    }
+    files: dict[str, tuple[int, bytes]] = dict.fromkeys(
+        ("bin", "modules", "dev", "proc", "sys", "run"), (stat.S_IFDIR | 493, b"")
+    )
     busybox = (inside / "usr" / "bin" / "busybox").read_bytes()
     files["bin/busybox"] = (stat.S_IFREG | 0o755, busybox)
     files["bin/sh"] = (stat.S_IFLNK | 0o777, b"busybox")
@@ -76,7 +76,11 @@ def make_root_disk(target: Path, folder: Path, size_bytes: int, points: Iterable
     root_bytes = size_bytes - _ROOT_BEGIN - _SWAP_BYTES
     with target.open("wb") as file:
         file.truncate(size_bytes)
-        file.write(_partition_table([(0x83, _ROOT_BEGIN, root_bytes), (0x82, size_bytes - _SWAP_BYTES, _SWAP_BYTES)]))
+        file.write(
+            _partition_table(
+                [(0x83, _ROOT_BEGIN, root_bytes), (0x82, size_bytes - _SWAP_BYTES, _SWAP_BYTES)]
+            )
+        )
     place = f"offset={_ROOT_BEGIN},lazy_itable_init=1,root_owner=0:0"
     options = ["-t", "ext4", "-q", "-F", "-L", ROOT_LABEL, "-d", str(root), "-E", place]
     size = f"{root_bytes // 1024}k"
@@ -111,7 +115,9 @@ def _fill(root: Path, points: Iterable[Path]) -> None:
 def _partition_table(partitions: list[tuple[int, int, int]]) -> bytes:
     """A master boot record with partitions of (type, begin, bytes)."""
     entries = b"".join(
-        struct.pack("<8BII", 0, 0xFE, 0xFF, 0xFF, kind, 0xFE, 0xFF, 0xFF, begin // _SECTOR, size // _SECTOR)
+        struct.pack(
+            "<8BII", 0, 0xFE, 0xFF, 0xFF, kind, 0xFE, 0xFF, 0xFF, begin // _SECTOR, size // _SECTOR
+        )
         for kind, begin, size in partitions
     )
     return bytes(440) + struct.pack("<IH", 0xF1A5B1AB, 0) + entries.ljust(64, b"\0") + b"\x55\xaa"

@@ -1,4 +1,4 @@
-"""In the guest: what the erase guard refuses, with the drive's content as it was before; and use."""
+"""In the guest: what the erase guard refuses, with the drive's content as it was; and its use."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from harness import kernel_partitions
-from harness.devices import filesystems, guard, lab_file
+from harness.devices import filesystems, guard, lab_file, preparation
 from harness.devices.discovery import Drive, Machine
 from harness.devices.lab_file import Claim
+from harness.devices.preparation import Way
 from harness.devices.targets import Step
 from harness.errors import DeviceError, HarnessError, TargetError, UnknownName
 from harness.paths import Project
@@ -116,7 +117,7 @@ def claim(serial: str, name: str, project: Project) -> Claim:
 
 
 @dataclass(frozen=True)
-class Path_:
+class Spelling:
     """A path that leads to a free drive, or seems to, and must not be accepted."""
 
     name: str
@@ -178,26 +179,28 @@ def _a_loop(stack: ExitStack, _drive: Drive) -> Path:
 
 
 PATHS = (
-    Path_("the kernel's name", lambda _, drive: drive.node),
-    Path_("by number", lambda _, drive: Path("/dev/block") / drive.number),
-    Path_("by path", _by_path),
-    Path_("around a corner", lambda _, drive: BY_ID / ".." / ".." / drive.name),
-    Path_("relative", lambda _, drive: Path(os.path.relpath(by_id(drive)))),
-    Path_("none there", lambda _, __: BY_ID / "ata-FLASHLAB_NONE"),
-    Path_("a folder", lambda _, __: BY_ID),
-    Path_("a partition", lambda s, d: Path(f"{by_id(d)}-part1") if _partitioned(s, d) else d.node),
-    Path_("a partition by another name", lambda s, d: _link(s, "ata-x", _partitioned(s, d))),
-    Path_("a node", _a_node),
-    Path_("to a file", _a_file),
-    Path_("to a character device", lambda s, _: _link(s, "ata-null", "/dev/null")),
-    Path_("to a second node", _second_node),
-    Path_("to a loop device", _a_loop),
-    Path_("to nothing", lambda s, _: _link(s, "ata-broken", "/dev/none")),
+    Spelling("the kernel's name", lambda _, drive: drive.node),
+    Spelling("by number", lambda _, drive: Path("/dev/block") / drive.number),
+    Spelling("by path", _by_path),
+    Spelling("around a corner", lambda _, drive: BY_ID / ".." / ".." / drive.name),
+    Spelling("relative", lambda _, drive: Path(os.path.relpath(by_id(drive)))),
+    Spelling("none there", lambda _, __: BY_ID / "ata-FLASHLAB_NONE"),
+    Spelling("a folder", lambda _, __: BY_ID),
+    Spelling(
+        "a partition", lambda s, d: Path(f"{by_id(d)}-part1") if _partitioned(s, d) else d.node
+    ),
+    Spelling("a partition by another name", lambda s, d: _link(s, "ata-x", _partitioned(s, d))),
+    Spelling("a node", _a_node),
+    Spelling("to a file", _a_file),
+    Spelling("to a character device", lambda s, _: _link(s, "ata-null", "/dev/null")),
+    Spelling("to a second node", _second_node),
+    Spelling("to a loop device", _a_loop),
+    Spelling("to nothing", lambda s, _: _link(s, "ata-broken", "/dev/none")),
 )
 
 
 @pytest.mark.parametrize("case", PATHS, ids=lambda case: case.name)
-def test_a_drive_is_named_by_its_identity(case: Path_) -> None:
+def test_a_drive_is_named_by_its_identity(case: Spelling) -> None:
     drive = drive_of(SSD)
     with ExitStack() as stack:
         path = case.make(stack, drive)
@@ -349,9 +352,11 @@ OCCUPIED: dict[str, Callable[[ExitStack, Drive], None]] = {
     "ZFS": _bytes(128 << 10, (0x00BAB10C).to_bytes(8, "little")),
     "one byte near the begin": _bytes(777_777, b"x"),
     "one byte at the end": _bytes(-1, b"x"),
-    "half a marker": _bytes(0, guard.MARKER[:-5]),
-    "a marker without a token": _bytes(0, guard.MARKER + b"{}\n"),
-    "a marker with a strange token": _bytes(0, guard.MARKER + b'{"format": 1, "token": 7}\n'),
+    "half a marker": _bytes(0, kernel_partitions.MARKER[:-5]),
+    "a marker without a token": _bytes(0, kernel_partitions.MARKER + b"{}\n"),
+    "a marker with a strange token": _bytes(
+        0, kernel_partitions.MARKER + b'{"format": 1, "token": 7}\n'
+    ),
 }
 
 
@@ -428,9 +433,7 @@ def test_nobody_types_in_a_batch(project: Project) -> None:
     program = [sys.executable, "-c", "from harness.cli import main; main()"]
     command = [*program, "hardware", "claim", str(by_id(drive)), "--as", "ssd"]
     with unchanged(drive):
-        done = subprocess.run(
-            command, input=SSD[-6:], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, input=SSD[-6:], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "--token" in done.stderr
 
@@ -466,7 +469,7 @@ def test_a_claimed_drive_is_used(serial: str, project: Project) -> None:
 
 
 def _swap_link(stack: ExitStack, link: Path, other: Drive) -> None:
-    target = os.readlink(link)
+    target = link.readlink()
     link.unlink()
     link.symlink_to(other.node)
 
@@ -482,7 +485,11 @@ def test_a_name_that_leads_to_another_drive(project: Project) -> None:
     ssd, hdd = drive_of(SSD), drive_of(HDD)
     with ExitStack() as stack:
         _swap_link(stack, Path(made.by_id), hdd)
-        with unchanged(ssd, hdd), pytest.raises(TargetError), guard.claimed("mine", project=project):
+        with (
+            unchanged(ssd, hdd),
+            pytest.raises(TargetError),
+            guard.claimed("mine", project=project),
+        ):
             pass
 
 
@@ -498,8 +505,11 @@ def test_a_name_that_leads_to_another_drive_during_a_run(project: Project) -> No
 
 HEADERS = {
     "gone": bytes(4096),
-    "of another claim": guard.MARKER + b'{"format": 1, "token": "' + b"0" * 32 + b'"}\n',
-    "damaged": guard.MARKER[:40],
+    "of another claim": kernel_partitions.MARKER
+    + b'{"format": 1, "token": "'
+    + b"0" * 32
+    + b'"}\n',
+    "damaged": kernel_partitions.MARKER[:40],
 }
 
 
@@ -616,11 +626,13 @@ def test_the_whole_drive_is_prepared_and_marked_again(project: Project) -> None:
     claim(SSD, "mine", project)
     with guard.claimed("mine", project=project) as held:
         node = str(held.drive.node)
-        held.prepare([Step("discard all", ("blkdiscard", "--force", node), 0, 1.0)])
+        discard = Step("discard all", ("blkdiscard", "--force", node), 0, 1.0)
+        with held.whole([discard]) as before:
+            preparation.carry_out(Way("discard", (discard,)), before)
         held.permit("after", 0)
         failing = Step("fail", ("blkdiscard", "--force", "--offset", "1", node), 0, 1.0)
-        with pytest.raises(DeviceError):
-            held.prepare([failing])
+        with pytest.raises(DeviceError), held.whole([failing]) as before:
+            preparation.carry_out(Way("fail", (failing,)), before)
     with guard.claimed("mine", project=project) as held:
         held.permit("again", 0)
 
@@ -635,7 +647,8 @@ def test_a_step_that_reaches_a_neighbour(project: Project) -> None:
     step = Step("format", ("nvme", "format", "--force", str(first.node)), 0, 1.0)
     with guard.claimed("mine", project=project) as held:
         with unchanged(first, second), pytest.raises(TargetError, match="not claimed"):
-            held.prepare([step])
+            with held.whole([step]):
+                pass
 
 
 def test_a_killed_run_leaves_partitions_and_the_next_one_removes_them(project: Project) -> None:
