@@ -31,7 +31,7 @@ from harness.workloads.fio import FioRun
 
 _UNIT: Final = 4096
 _PREPARING_DEPTH: Final = 32
-_ATTEMPTS: Final = 8
+_ATTEMPTS: Final = 12
 _FIO_OPS: Final = {
     ("read", "sequential"): "read",
     ("read", "random"): "randread",
@@ -90,12 +90,17 @@ class EmulatedDrive(Drive):
         super().__init__(_EmulatedTarget(device))
         self._device = device
         self._flash = flash
+        self._timeless = "virtual" if flash else "none"
         # What a busy machine proposes is no use: a run that it spoils is refused.
         proposed = min(int(device.stats()["slowdown"]), _FINE_SLOWDOWN)
         self.slowdown = max(proposed, slowest)
+        device.set_speed(self._timeless)
 
     def begin(self, phase: Phase) -> int:
-        """The device may run slower yet than it proposes, so that the way to it is nothing."""
+        """The device may run slower yet than it proposes, so that the way to it is nothing.
+
+        Its time runs in phases only: a drive that is left alone works for itself.
+        """
         slowdown = self._slowdown_for(phase)
         self._device.set_speed("real", slowdown)
         self._device.reset()
@@ -104,6 +109,7 @@ class EmulatedDrive(Drive):
     def check(self, phase: Phase, runs: Sequence[FioRun]) -> None:
         """Replies left in time, and the host got them when they left."""
         seen = self._device.stats()
+        self._device.set_speed(self._timeless)
         if not seen["valid"]:
             raise InvalidRun(f"{phase.name}: the run is not valid: {'; '.join(seen['problems'])}")
         if phase.jobs[0].figure != "latency":  # a rate's queue hides it, a median has none of it
@@ -129,11 +135,8 @@ class EmulatedDrive(Drive):
     @contextmanager
     def unpaced(self) -> Iterator[None]:
         """The model is told, if it is flash, and answers at once."""
-        self._device.set_speed("virtual" if self._flash else "none")
-        try:
-            yield
-        finally:
-            self._device.set_speed("real", self.slowdown)
+        self._device.set_speed(self._timeless)
+        yield
 
 
 def _bound_ns(device_ns: float, slowdown: int) -> float:
