@@ -80,6 +80,9 @@ def drive(
     ] = None,
     size: Annotated[str, typer.Option(help="of the file that --file makes")] = "2G",
     live: Annotated[str, typer.Option(metavar="NAME", help="a live device; all is lost")] = "",
+    claimed: Annotated[
+        str, typer.Option(metavar="NAME", help="a drive claimed with `harness hardware claim`")
+    ] = "",
     plan: Annotated[bool, typer.Option("--plan", help="say what would be done, and stop")] = False,
     write: Annotated[str, typer.Option(metavar="PROFILE", help="the profile to be written")] = "",
 ) -> None:
@@ -93,14 +96,13 @@ def drive(
     profiles = find_project().profiles
     if write:
         profile_file.check_name(profiles, write)
-    with _opened_drive(kind, file, size, live, plan=plan) as target:
+    with _opened_drive(kind, file, size, live, claimed, plan=plan) as (target, named):
         jobs = plan_for(kind, target.size_bytes, discards=target.discards)
         generic = generic_profile(profiles, kind)
         if plan:
             _print_plan(jobs, steps(jobs, target, generic))
             return
         figures = measure(jobs, target, _say)
-        named = f"emulated {live}" if live else ""
         origin = profile_file.origin_of(target.target.path, named=named)
     calibrated = fit(generic, jobs, figures)
     _print_calibrated(calibrated)
@@ -110,16 +112,18 @@ def drive(
 
 
 def _opened_drive(
-    kind: str, file: Path | None, size: str, live: str, *, plan: bool
-) -> AbstractContextManager[Drive]:
-    """The one drive that was named, for as long as it is used."""
-    if (file is not None) == bool(live):
-        raise BadParameter("calibrate drive: give one of --file and --live")
-    return _file_drive(file, size, plan=plan) if file is not None else _live_drive(live, kind)
+    kind: str, file: Path | None, size: str, live: str, claimed: str, *, plan: bool
+) -> AbstractContextManager[tuple[Drive, str]]:
+    """The one drive that was named, for as long as it is used, and what a profile calls it."""
+    if (file is not None) + bool(live) + bool(claimed) != 1:
+        raise BadParameter("calibrate drive: give one of --file, --live and --claimed")
+    if file is not None:
+        return _file_drive(file, size, plan=plan)
+    return _live_drive(live, kind) if live else _claimed_drive(claimed)
 
 
 @contextmanager
-def _file_drive(file: Path, size: str, *, plan: bool) -> Iterator[Drive]:
+def _file_drive(file: Path, size: str, *, plan: bool) -> Iterator[tuple[Drive, str]]:
     """A scratch file or loop device; for a plan nothing is made or changed."""
     from harness.calibration.measure import file_drive
     from harness.devices import scratch
@@ -130,18 +134,30 @@ def _file_drive(file: Path, size: str, *, plan: bool) -> Iterator[Drive]:
             size_bytes = device.seek(0, os.SEEK_END)
     if plan:
         scratch.check(file, size_bytes)
-        yield file_drive(scratch.Scratch(file, size_bytes))
+        yield file_drive(scratch.Scratch(file, size_bytes)), ""
         return
     with scratch.use(file, size_bytes) as target:
-        yield file_drive(target)
+        yield file_drive(target), ""
 
 
 @contextmanager
-def _live_drive(name: str, kind: str) -> Iterator[Drive]:
+def _live_drive(name: str, kind: str) -> Iterator[tuple[Drive, str]]:
     from harness.calibration.measure import EmulatedDrive
     from harness.devices import live
 
-    yield EmulatedDrive(live.find(name), flash=kind != "hdd")
+    device = live.find(name)
+    made_from = device.stats()["profile"]
+    yield EmulatedDrive(device, flash=kind != "hdd"), f"emulated {made_from}"
+
+
+@contextmanager
+def _claimed_drive(name: str) -> Iterator[tuple[Drive, str]]:
+    from harness.calibration.measure import Drive
+    from harness.calibration.profile_file import drive_name
+    from harness.devices import fingerprint, guard
+
+    with guard.claimed(name) as target:
+        yield Drive(target), drive_name(fingerprint.of_drive(target.drive))
 
 
 def _print_plan(plan: Plan, steps: list[Step]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -52,16 +53,17 @@ class Origin:
 
 
 def origin_of(path: Path, *, named: str = "") -> Origin:
-    """Model, firmware and a digest of the serial number of the drive below a file or device.
-
-    `named` says what it is instead, where that is no drive of its own: an emulated one.
-    """
-    facts = fingerprint.storage_of(path)
-    firmware = fingerprint.firmware_of(path) or "unknown"
-    serial = facts["serial_digest"][:_DIGEST_LETTERS]
-    drive = named or f"{facts['model']}, firmware {firmware}, serial digest {serial}"
+    """Where a calibration was made: on the drive below a file or device, or on what is named."""
+    drive = named or f"the {fingerprint.storage_of(path)['model']} below a file"
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     return Origin(drive, fingerprint.machine()["kernel"], today)
+
+
+def drive_name(facts: Mapping[str, str]) -> str:
+    """A drive by its fingerprint (`fingerprint.of_drive`): no serial number is told."""
+    firmware = facts["firmware"] or "not told"
+    serial = facts["serial_digest"][:_DIGEST_LETTERS]
+    return f"{facts['model']}, firmware {firmware}, serial digest {serial}"
 
 
 def check_name(folder: Path, name: str) -> None:

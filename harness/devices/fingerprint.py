@@ -23,10 +23,14 @@ def machine() -> dict[str, str]:
 
 def storage_of(path: Path) -> dict[str, str]:
     """The block device below a file or device: name, model, rotational, file system."""
-    number = _device_number(path)
-    disk = _disk(number)
+    info = path.stat()
+    number = info.st_rdev or info.st_dev
+    sysfs = Path("/sys/dev/block") / f"{os.major(number)}:{os.minor(number)}"
+    disk = sysfs.resolve()
+    if (disk / "partition").exists():
+        disk = disk.parent
     return {
-        "block_device": disk.name if disk.exists() else "none",
+        "block_device": disk.name if sysfs.exists() else "none",
         "model": _read(disk / "device" / "model") or "unknown",
         "serial_digest": _digest_of_text(_read(disk / "device" / "serial") or ""),
         "rotational": _read(disk / "queue" / "rotational") or "unknown",
@@ -45,23 +49,6 @@ def of_drive(drive: Drive) -> dict[str, str]:
         "transport": drive.transport,
         "rotational": str(int(drive.rotational)),
     }
-
-
-def firmware_of(path: Path) -> str | None:
-    """The firmware's version of the drive below a file or device, if it says one."""
-    device = _disk(_device_number(path)) / "device"
-    return _read(device / "rev") or _read(device / "firmware_rev")
-
-
-def _device_number(path: Path) -> int:
-    info = path.stat()
-    return info.st_rdev or info.st_dev
-
-
-def _disk(number: int) -> Path:
-    """The drive's folder in sysfs, of a device number of its own or of a partition of it."""
-    disk = (Path("/sys/dev/block") / f"{os.major(number)}:{os.minor(number)}").resolve()
-    return disk.parent if (disk / "partition").exists() else disk
 
 
 def digest(facts: Mapping[str, str]) -> str:
