@@ -92,9 +92,9 @@ def test_every_bit_has_its_meaning(field_: str, bit: int, expected: set[str]) ->
 
 
 def sanitize_page(state: int, progress: int = 0, *times: int) -> bytes:
-    """NVM Express Base 2.0c, 5.16.1.25 (81h)."""
+    """NVM Express Base 2.0c, 5.16.1.25 (81h): five overwrite passes done, data erased."""
     places = [(8 + 4 * i, 4, time) for i, time in enumerate(times)]
-    return samples.page(512, (0, 2, progress), (2, 2, 0x0100 | state), *places)
+    return samples.page(512, (0, 2, progress), (2, 2, 0x0100 | 5 << 3 | state), *places)
 
 
 def test_the_sanitize_page() -> None:

@@ -113,6 +113,13 @@ def test_a_page_of_nothing_is_refused(parse: Any, whole: bytes, fill: bytes) -> 
     one_line(error)
 
 
+@pytest.mark.parametrize(("parse", "whole"), PARSERS[:2], ids=["smart", "endurance"])
+def test_a_spare_of_more_than_everything_is_garbled(parse: Any, whole: bytes) -> None:
+    parse(whole[:3] + bytes([100]) + whole[4:])
+    with pytest.raises(DeviceError, match="spare of 101"):
+        parse(whole[:3] + bytes([101]) + whole[4:])
+
+
 @given(st.integers(0, 127))
 def test_every_bit_of_the_guid_counts(bit: int) -> None:
     page = bytearray(samples.ocp_smart())
