@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from hardware.guard_drives import GUARD
-
 from harness import kernel_partitions
 from harness.devices import filesystems, guard, lab_file, preparation
 from harness.devices.discovery import Drive, Machine
@@ -115,6 +114,16 @@ def wipe(drive: Drive) -> None:
 def claim(serial: str, name: str, project: Project) -> Claim:
     plan = guard.plan_claim(name, by_id(drive_of(serial)))
     return guard.claim(plan, serial[-guard.TYPED_CHARACTERS :], project)
+
+
+def assert_refused(project: Project, *drives: Drive, match: str = "") -> None:
+    """A run on the claimed drive is refused, and nothing is written to these."""
+    with (
+        unchanged(*drives),
+        pytest.raises(TargetError, match=match),
+        guard.claimed("mine", project=project),
+    ):
+        pass
 
 
 # --- names -----------------------------------------------------------------------------------
@@ -489,12 +498,7 @@ def test_a_name_that_leads_to_another_drive(project: Project) -> None:
     ssd, hdd = drive_of(SSD), drive_of(HDD)
     with ExitStack() as stack:
         _swap_link(stack, Path(made.by_id), hdd)
-        with (
-            unchanged(ssd, hdd),
-            pytest.raises(TargetError),
-            guard.claimed("mine", project=project),
-        ):
-            pass
+        assert_refused(project, ssd, hdd)
 
 
 def test_a_name_that_leads_to_another_drive_during_a_run(project: Project) -> None:
@@ -522,8 +526,7 @@ def test_a_drive_without_the_token_of_its_claim(header: str, project: Project) -
     claim(SSD, "mine", project)
     drive = drive_of(SSD)
     _bytes(0, HEADERS[header].ljust(4096, b"\0"))(ExitStack(), drive)
-    with unchanged(drive), pytest.raises(TargetError), guard.claimed("mine", project=project):
-        pass
+    assert_refused(project, drive)
 
 
 @pytest.mark.parametrize("header", HEADERS)
@@ -544,8 +547,7 @@ def test_a_claimed_drive_that_somebody_else_has_taken(state: str, project: Proje
     drive = drive_of(SSD)
     with ExitStack() as stack:
         OCCUPIED[state](stack, drive)
-        with unchanged(drive), pytest.raises(TargetError), guard.claimed("mine", project=project):
-            pass
+        assert_refused(project, drive)
 
 
 def _edited(project: Project, **changes: object) -> None:
@@ -564,8 +566,7 @@ def test_a_lab_file_that_says_something_else(changes: dict[str, object], project
     claim(SSD, "mine", project)
     _edited(project, **changes)
     drive = drive_of(SSD)
-    with unchanged(drive), pytest.raises(TargetError), guard.claimed("mine", project=project):
-        pass
+    assert_refused(project, drive)
 
 
 def test_a_lab_file_that_points_to_a_drive_that_was_never_claimed(project: Project) -> None:
@@ -574,23 +575,17 @@ def test_a_lab_file_that_points_to_a_drive_that_was_never_claimed(project: Proje
     model, serial, wwn, size_bytes = hdd.identity
     facts = {"model": model, "serial": serial, "wwn": wwn, "size_bytes": size_bytes}
     _edited(project, by_id=str(by_id(hdd)), **facts)
-    with unchanged(hdd), pytest.raises(TargetError, match="token"):
-        with guard.claimed("mine", project=project):
-            pass
+    assert_refused(project, hdd, match="token")
 
 
 def test_a_lab_file_that_others_may_write(project: Project) -> None:
     claim(SSD, "mine", project)
     drive, path = drive_of(SSD), lab_file.path_of(project)
     path.chmod(0o666)
-    with unchanged(drive), pytest.raises(TargetError, match="not only yours"):
-        with guard.claimed("mine", project=project):
-            pass
+    assert_refused(project, drive, match="not only yours")
     os.chown(path, 65534, 65534)
     path.chmod(0o600)
-    with unchanged(drive), pytest.raises(TargetError, match="not only yours"):
-        with guard.claimed("mine", project=project):
-            pass
+    assert_refused(project, drive, match="not only yours")
 
 
 def test_a_lab_file_that_is_a_link(project: Project) -> None:
@@ -598,8 +593,7 @@ def test_a_lab_file_that_is_a_link(project: Project) -> None:
     drive, path = drive_of(SSD), lab_file.path_of(project)
     moved = path.rename(path.with_name("moved.json"))
     path.symlink_to(moved)
-    with unchanged(drive), pytest.raises(TargetError), guard.claimed("mine", project=project):
-        pass
+    assert_refused(project, drive)
 
 
 def test_one_name_is_for_one_drive(project: Project) -> None:
@@ -649,10 +643,13 @@ def test_a_step_that_reaches_a_neighbour(project: Project) -> None:
     plan = guard.plan_claim("mine", by_id(first))
     guard.claim(plan, plan.token, project)
     step = Step("format", ("nvme", "format", "--force", str(first.node)), 0, 1.0)
-    with guard.claimed("mine", project=project) as held:
-        with unchanged(first, second), pytest.raises(TargetError, match="not claimed"):
-            with held.whole([step]):
-                pass
+    with (
+        guard.claimed("mine", project=project) as held,
+        unchanged(first, second),
+        pytest.raises(TargetError, match="not claimed"),
+        held.whole([step]),
+    ):
+        pass
 
 
 def test_a_killed_run_leaves_partitions_and_the_next_one_removes_them(project: Project) -> None:
