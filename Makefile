@@ -22,7 +22,7 @@ ONLY ?=
 SCALE ?= paper
 DIR ?=
 
-.PHONY: help env system reproduce emulated test test-slow check stub lab bench clean distclean format
+.PHONY: help env system guest reproduce emulated test test-slow check stub lab bench clean distclean format
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ env: ## the Python environment and the C++ core, as locked
 
 system: ## as root on Debian or Ubuntu: the system packages that the tests use
 	@tools/install-system-packages
+
+guest: ## on Debian: what the tests of the hardware tier start a machine with drives from
+	@tools/install-guest
 
 reproduce: env ## the papers, simulated, from data to report
 ifeq ($(SCALE)$(DIR),paper)
@@ -48,7 +51,7 @@ emulated: system env ## as root: the papers on live block devices, beside their 
 test: system env ## all tests but the slow ones
 	@$(BIN)/pytest -m "not slow" -q
 
-test-slow: system env ## the slow tests, too
+test-slow: system env guest ## the slow tests, too
 	@$(BIN)/pytest -q
 
 check: env ## lint, types, fast tests

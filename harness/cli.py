@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from harness import cli_device, cli_probes
+from harness import cli_calibrate, cli_device, cli_hardware, cli_probes
 from harness.errors import EXIT_CODE, HarnessError, Interrupted
 
 app = typer.Typer(
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
     from harness.devices.fitting import Fitted
     from harness.devices.profiles import DeviceProfile
-    from harness.experiments.sort_merge_join.calibrate import Calibration
 
+app.add_typer(cli_calibrate.app, name="calibrate")
 app.add_typer(cli_device.app, name="device")
+app.add_typer(cli_hardware.app, name="hardware")
 
 TierOption = Annotated[str, typer.Option("--tier", help="simulated, emulated or hardware")]
 
@@ -85,6 +86,16 @@ def run(
         Path | None,
         typer.Option(help="hardware: a file to make (and delete), or a blank loop device"),
     ] = None,
+    drive: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=CLAIMED", help="hardware: a claimed drive for a device"),
+    ] = None,
+    write_budget: Annotated[
+        str, typer.Option(metavar="SIZE", help="hardware: what each drive may be written at most")
+    ] = "",
+    plan: Annotated[
+        bool, typer.Option(help="hardware: print what would be overwritten, and stop")
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="a parameter of the experiment"),
@@ -102,6 +113,7 @@ def run(
     """Runs an experiment on a tier, or continues it, and judges the paper's claims."""
     from harness.paths import find_project
     from harness.runs import Options, open_session
+    from harness.units import parse_size_option
 
     options = Options(
         scale=scale,
@@ -109,7 +121,12 @@ def run(
         devices=_pairs(device, "--device"),
         overrides=_pairs(override, "--override"),
         target=file,
+        drives=_pairs(drive, "--drive"),
+        write_budget_bytes=parse_size_option(write_budget) if write_budget else 0,
     )
+    if plan:
+        cli_hardware.print_run_plan(find_project(), experiment, tier, options, _console())
+        return
     with open_session(find_project(), experiment, tier, options) as session:
         session.run()
         if publish:
@@ -231,124 +248,6 @@ def fit(
 
 
 @app.command()
-def calibrate(
-    experiment: Annotated[
-        str, typer.Argument(help="sort_merge_join, trim_fallocate, msdj_tpcc or delayed_trim")
-    ] = "sort_merge_join",
-    write: Annotated[bool, typer.Option("--write", help="put the values into the profile")] = False,
-) -> None:
-    """Fits what a paper does not say of its machine to a declared part of its numbers.
-
-    What the model then says of those that the fit has not seen is printed beside.
-    """
-    from harness.errors import UnknownName
-
-    known = {
-        "sort_merge_join": _calibrate_sort_merge_join,
-        "trim_fallocate": _calibrate_trim_fallocate,
-        "msdj_tpcc": _calibrate_msdj_tpcc,
-        "delayed_trim": _calibrate_delayed_trim,
-    }
-    if experiment not in known:
-        raise UnknownName("experiment with a calibration", experiment, known)
-    changed = known[experiment](write)
-    if write:
-        _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
-
-
-def _calibrate_sort_merge_join(write: bool) -> list[str]:
-    from harness.experiments.sort_merge_join import calibrate as fitting
-    from harness.experiments.sort_merge_join.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs import host_name, open_session
-    from harness.tiers.simulated import SimulatedBench
-
-    project = find_project()
-    with open_session(project, "sort_merge_join", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
-    _print_calibration(found)
-    host = host_name(project, "sort_merge_join")
-    return fitting.write(project.profiles, host, found.values) if write else []
-
-
-def _calibrate_trim_fallocate(write: bool) -> list[str]:
-    from harness import report
-    from harness.experiments.trim_fallocate import calibrate as fitting
-    from harness.experiments.trim_fallocate.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs import device_name, open_session
-    from harness.tiers.simulated import SimulatedBench
-
-    project = find_project()
-    with open_session(project, "trim_fallocate", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
-    _console().print(
-        f"{fitting.FITTED} of {fitting.DEVICE}: {found.command_time_ns / 1e6:g} ms gives "
-        f"{found.ratio:.3f}, the paper has {found.paper_ratio:.3f} ({found.evaluations} runs)"
-    )
-    title = "after one repetition per cell; the first ratio was seen by the fit"
-    report.print_judged(project, "trim_fallocate", found.results, title, _console())
-    name = device_name(project, "trim_fallocate", fitting.DEVICE)
-    return fitting.write(project.profiles, name, found.command_time_ns) if write else []
-
-
-def _calibrate_msdj_tpcc(write: bool) -> list[str]:
-    from harness import report
-    from harness.experiments.msdj_tpcc import calibrate as fitting
-    from harness.experiments.msdj_tpcc.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs import device_name, open_session
-    from harness.tiers.simulated import SimulatedBench
-
-    project = find_project()
-    with open_session(project, "msdj_tpcc", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
-    _console().print(
-        f"{fitting.FITTED} of {fitting.DEVICE}: {found.overprovision_ratio:g} gives a WAF of "
-        f"{found.waf_ratio:.3f}, the paper has {found.paper_waf_ratio:.3f} "
-        f"({found.evaluations} runs)"
-    )
-    title = "table 1's cell of DJ was seen by the fit, all others are predictions"
-    report.print_judged(project, "msdj_tpcc", found.results, title, _console())
-    name = device_name(project, "msdj_tpcc", fitting.DEVICE)
-    return fitting.write(project.profiles, name, found.overprovision_ratio) if write else []
-
-
-def _calibrate_delayed_trim(write: bool) -> list[str]:
-    from harness.experiments.delayed_trim import calibrate as fitting
-    from harness.experiments.delayed_trim.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs import device_name, open_session
-    from harness.tiers.simulated import SimulatedBench
-
-    project = find_project()
-    with open_session(project, "delayed_trim", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
-    for name, value_ns in found.values.items():
-        _console().print(f"{name}: {value_ns / 1e3:g} us")
-    for row in found.cells.itertuples():
-        seen = "seen by the fit" if row.fitted else "not seen"
-        _console().print(
-            f"{row.metric}, {row.unit_bytes >> 10} KiB: paper {row.value:.4f}, model "
-            f"{row.model:.4f}, off by {100 * (row.model - row.value):+.2f} points ({seen})"
-        )
-    name = device_name(project, "delayed_trim", fitting.DEVICE)
-    return fitting.write(project.profiles, name, found.values) if write else []
-
-
-@app.command()
 def clean(
     everything: Annotated[
         bool, typer.Option("--all", help="living devices too, not only what was killed")
@@ -462,24 +361,6 @@ def _print_fit(fitted: Fitted, before: DeviceProfile, name: str) -> None:
     _console().print(table)
     if len(fitted.checks):
         _print_data_sheet(fitted.checks, "not used for the fit")
-
-
-def _print_calibration(found: Calibration) -> None:
-    from harness.experiments.sort_merge_join.calibrate import format_value
-    from harness.experiments.sort_merge_join.published import TIMES
-
-    table = Table("parameter", "value", box=None, title=f"{found.evaluations} evaluations")
-    for name, value in found.values.items():
-        table.add_row(name, format_value(name, value))
-    _console().print(table)
-    table = Table("device", "clients", "work_mem", *TIMES, "fitted", box=None)
-    for row in found.cells.to_dict("records"):
-        times = [f"{row[name]:.0f} ({row[f'{name}_error']:+.0%})" for name in TIMES]
-        seen = "yes" if row["fitted"] else ""
-        table.add_row(row["device"], str(row["clients"]), f"{row['work_mem_mb']} MB", *times, seen)
-    _console().print(table)
-    for name, error in found.held_out_errors().items():
-        _console().print(f"held out, median error of {name}: {error:.1%}")
 
 
 def _quantity(value: float, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""What a run has started or made and must not outlive it: servers, control groups, folders.
+"""What a run has started, made or changed and must not outlive it: servers, folders, settings.
 
     with leases.open_lease() as lease:
         folder = lease.new_folder(Path("/tmp"), "flashlab-pg-")
@@ -12,11 +12,14 @@ that the run holds for as long as it lives, and notes:
     TOKEN/folder-TOKEN    the path of a folder, noted before it is made
     TOKEN/cgroup-TOKEN    the path of a control group, noted before it is made
     TOKEN/mount-TOKEN     the folder that something of ours is mounted at, or is about to be
+    TOKEN/partitions-TOKEN  the number of a claimed drive that the kernel has partitions of for us
+    TOKEN/queue-TOKEN     a drive, and its queue's settings as they were before we changed any
 
 A process is ours if it has the number and the start time that were noted; it notes them itself,
 before it becomes the program that it is to be. A folder is ours if it has the noted path and, in a
 file in it, the note's token. Names prove nothing, but for a control group, which can have no file
-of ours in it: the note's token is in its name, and nobody else knows that.
+of ours in it: the note's token is in its name, and nobody else knows that. A drive is the noted one
+as long as it has its sequence number, which the kernel gives to no other.
 """
 
 from __future__ import annotations
@@ -35,7 +38,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import cgroups, launch, locks, mounts, processes, writeback
+from harness import (
+    block_queue,
+    cgroups,
+    kernel_partitions,
+    launch,
+    locks,
+    mounts,
+    processes,
+    writeback,
+)
 from harness.cgroups import Cgroup
 from harness.errors import HarnessError, TargetError
 
@@ -82,6 +94,25 @@ class Lease:
         note = self.folder / f"mount-{secrets.token_hex(8)}"
         note.write_text(json.dumps(str(folder)))
 
+    def note_partitions(self, number: str) -> None:
+        """The kernel's partitions of a claimed drive ('8:0') are removed with the lease."""
+        note = self.folder / f"partitions-{secrets.token_hex(8)}"
+        note.write_text(json.dumps(number))
+
+    def note_queue(self, drive: str, changing: Sequence[str]) -> None:
+        """A drive's queue settings are put back with the lease; before the first is changed.
+
+        `drive`: its name in /sys/block. `changing`: which are to be changed, in this order.
+        """
+        facts = {
+            "drive": drive,
+            "sequence": block_queue.sequence(drive),
+            "settings": block_queue.noted(drive),
+            "changing": list(changing),
+        }
+        note = self.folder / f"queue-{secrets.token_hex(8)}"
+        note.write_text(json.dumps(facts))
+
     def start(
         self,
         command: Sequence[str],
@@ -117,27 +148,29 @@ def open_lease() -> Iterator[Lease]:
 
 
 def end_processes() -> tuple[list[str], list[str]]:
-    """Ends processes of runs that are no more, and the control groups that they were in.
+    """Ends processes of runs that are no more, and the control groups that they were in, and puts
+    back drives' queue settings.
 
     Returns what was done, and what could not be.
     """
     with locks.folder_lock(_root(), shared=False):
         dead = _dead()
-        done, failed = _end_all(dead, "process")
-        more_done, more_failed = _end_all(dead, "cgroup")
-        return done + more_done, failed + more_failed
+        ended = [_end_all(dead, kind) for kind in ("process", "cgroup", "queue")]
+        done = [line for lines, _ in ended for line in lines]
+        return done, [line for _, lines in ended for line in lines]
 
 
 def delete_folders() -> tuple[list[str], list[str]]:
     """Unmounts what is mounted at folders of runs that are no more, deletes these folders, and
-    forgets the runs; after their processes.
+    forgets the runs; after their processes. Partitions that the kernel has for them go, too.
     """
     root = _root()
     with locks.folder_lock(root, shared=False):
         dead = _dead()
         done, failed = _end_all(dead, "mount")
-        more_done, more_failed = _end_all(dead, "folder")
-        done, failed = done + more_done, failed + more_failed
+        for kind in ("partitions", "folder"):
+            more_done, more_failed = _end_all(dead, kind)
+            done, failed = done + more_done, failed + more_failed
         for lease in dead:
             if not any(note for kind in _KINDS for note in lease.glob(f"{kind}-*")):
                 shutil.rmtree(lease, ignore_errors=True)
@@ -233,6 +266,19 @@ def _end_cgroup(note: Path) -> str:
     return done
 
 
+def _end_queue(note: Path) -> str:
+    """Puts a noted drive's queue settings back, if it still is the one; returns what was done."""
+    facts = _read(note)
+    done = ""
+    if isinstance(facts, dict) and facts["sequence"] == block_queue.sequence(facts["drive"]) != "":
+        settings = facts["settings"]
+        if block_queue.noted(facts["drive"]) != settings:
+            block_queue.put_back(facts["drive"], settings, facts["changing"])
+            done = f"put back the queue settings of {facts['drive']}"
+    note.unlink(missing_ok=True)
+    return done
+
+
 def _end_mount(note: Path) -> str:
     """Unmounts what is mounted at a noted folder; returns what was done."""
     path = _noted_path(note)
@@ -242,6 +288,14 @@ def _end_mount(note: Path) -> str:
     done = [mounts.unmount(mount) for mount in ours]
     note.unlink(missing_ok=True)
     return "; ".join(done)
+
+
+def _end_partitions(note: Path) -> str:
+    """Removes the kernel's partitions of a noted drive, if it is ours; returns what was done."""
+    number = _read(note)
+    done = kernel_partitions.remove_ours(number) if isinstance(number, str) else ""
+    note.unlink(missing_ok=True)
+    return done
 
 
 def _delete_folder(note: Path) -> str:
@@ -288,7 +342,9 @@ def _read(note: Path) -> Any:
 _KINDS: Final[dict[str, Callable[[Path], str]]] = {
     "process": _end_process,
     "cgroup": _end_cgroup,
+    "queue": _end_queue,
     "mount": _end_mount,
+    "partitions": _end_partitions,
     "folder": _delete_folder,
 }
 """What a lease notes, and what ends it; in the order in which things have to end."""

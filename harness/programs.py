@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from typing import Final
 
-from harness.errors import MissingTool
+from harness.errors import DeviceError, MissingTool
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PACKAGES: Final = {
@@ -15,11 +16,14 @@ _PACKAGES: Final = {
     "env": "coreutils",
     "fio": "fio",
     "fstrim": "util-linux",
+    "hdparm": "hdparm",
     "losetup": "mount",
     "mke2fs": "e2fsprogs",
     "mount": "mount",
+    "nvme": "nvme-cli",
     "setpriv": "util-linux",
     "setsid": "util-linux",
+    "smartctl": "smartmontools",
     "umount": "mount",
 }
 """Debian packages."""
@@ -32,3 +36,26 @@ def find_program(name: str) -> str:
         package = _PACKAGES.get(name, name)
         raise MissingTool(f"{name} is not installed: apt-get install {package}")
     return path
+
+
+def ask(name: str, *arguments: str, limit_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    """Runs a program that only asks a device something; how it ended is for the caller to judge.
+
+    Raises MissingTool, and DeviceError if there is no answer within the limit.
+    """
+    command = [find_program(name), *arguments]
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DeviceError(
+            f"{name} {' '.join(arguments)}: no answer within {limit_s:.0f} s: "
+            "see whether the drive still works (dmesg)"
+        ) from error
+
+
+def last_words(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last line that a program has said, where it complains if it does."""
+    lines = (done.stderr.strip() or done.stdout.strip()).decode(errors="replace").splitlines()
+    return lines[-1].strip() if lines else f"exit code {done.returncode}"

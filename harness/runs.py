@@ -31,7 +31,8 @@ from tqdm import tqdm
 import harness
 from harness import _core, claims, experiments, plots, tiers
 from harness.devices import fingerprint
-from harness.errors import BadParameter, Interrupted, InvalidRun
+from harness.devices.profiles import load_device
+from harness.errors import BadParameter, Interrupted, InvalidRun, TargetError
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.journal import Entry, Journal, write_atomically
 from harness.paths import Project
@@ -63,7 +64,9 @@ class Options(BaseModel):
 
     `settings` replaces experiment parameters (texts in YAML), `devices` the profiles behind device
     names, `overrides` single profile parameters, `host` the profile of the simulated host (a name,
-    or a path that ends in .yaml); `target` is the file or loop device of the hardware tier.
+    or a path that ends in .yaml). Of the hardware tier: `drives` are claimed drives, by the
+    experiment's names for its devices, `write_budget_bytes` what each of them may be written (0:
+    guard.BUDGET_DRIVE_WRITES times its size); or `target`, a file or loop device.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -73,6 +76,8 @@ class Options(BaseModel):
     overrides: dict[str, str] = {}
     host: str = ""
     target: Path | None = None
+    drives: dict[str, str] = {}
+    write_budget_bytes: int = 0
 
 
 @contextmanager
@@ -95,6 +100,12 @@ def open_session(
         yield Session(project, experiment, bench, parameters)
 
 
+def default_parameters(project: Project, name: str, tier: str) -> BaseModel:
+    """An experiment's parameters on a tier, as params.yaml has them."""
+    chosen = _tier_options(project, name, tier)
+    return _parameters(experiments.find(name), chosen.parameters, Options())
+
+
 def host_name(project: Project, name: str) -> str:
     """The host profile that params.yaml names for an experiment's simulated tier."""
     return _tier_options(project, name, "simulated").bench.host
@@ -103,6 +114,24 @@ def host_name(project: Project, name: str) -> str:
 def device_name(project: Project, name: str, device: str) -> str:
     """The profile that params.yaml names for a device of an experiment's simulated tier."""
     return _tier_options(project, name, "simulated").bench.devices[device]
+
+
+def modelled(project: Project, name: str, devices: Mapping[str, bool]) -> SimulatedBench:
+    """Models in the place of real drives: by name, or the first of the experiment's of that kind.
+
+    `devices`: the experiment's name of each -> whether it is a disk. Raises TargetError if the
+    experiment models no drive of a kind.
+    """
+    bench = _tier_options(project, name, "simulated").bench
+    chosen = {}
+    for device, is_disk in devices.items():
+        known = [bench.devices[device]] if device in bench.devices else [*bench.devices.values()]
+        alike = [n for n in known if (load_device(project.profiles, n).kind == "hdd") == is_disk]
+        if not alike:
+            kind = "disk" if is_disk else "flash drive"
+            raise TargetError(f"{name} has no model of a {kind}: nothing to expect for {device}")
+        chosen[device] = alike[0]
+    return SimulatedBench(project.profiles, chosen, bench.host, bench.overrides)
 
 
 class Session:
@@ -123,7 +152,7 @@ class Session:
 
         Raises Interrupted on Ctrl-C: finished points are kept, the next call continues.
         """
-        self._reserve()
+        self.reserve()
         self._journal.check_writable()
         finished = self._journal.entries()
         waiting = [point for point in self.points if self._key(point) not in finished]
@@ -131,7 +160,8 @@ class Session:
             self._run_all(waiting, progress)
         return self.results
 
-    def _reserve(self) -> None:
+    def reserve(self) -> None:
+        """Makes sure that there is room for all points. Raises TargetError, DiskFull."""
         needed: dict[str, int] = {}
         for point in self.points:
             device = str(point.values["device"])
@@ -259,11 +289,16 @@ class Session:
             key=self._key(point),
             point=point.id,
             values=dict(point.values),
-            metrics={**measured.metrics, **measured.remarks},
+            metrics={**measured.metrics, **measured.remarks, **self._remarks},
             series=measured.series,  # type: ignore[arg-type]
             trace=bool(measured.trace),
             about=about,
         )
+
+    @property
+    def _remarks(self) -> Mapping[str, str]:
+        """What a real drive had to say of the point; a model says all in numbers."""
+        return self.bench.remarks if isinstance(self.bench, HardwareBench) else {}
 
     def _key(self, point: Point) -> str:
         """Equal for what would give the same result, and only for that."""
@@ -380,8 +415,10 @@ def _make_bench(
     project: Project, tier: str, bench: _BenchOptions, options: Options
 ) -> Iterator[Bench]:
     if tier in ("simulated", "emulated"):
-        if options.target is not None:
-            raise BadParameter(f"--file is for tier hardware: tier {tier} needs no target")
+        if options.target is not None or options.drives:
+            raise BadParameter(
+                f"--file and --drive are for tier hardware: tier {tier} needs no target"
+            )
         unknown = set(options.devices) - set(bench.devices)
         if unknown:
             known = ", ".join(bench.devices)
@@ -403,15 +440,17 @@ def _make_bench(
         with made:
             yield made
         return
-    if options.target is None:
+    if (options.target is None) == (not options.drives):
         raise BadParameter(
-            "tier hardware needs a target: --file PATH (a new file, or a loop device)"
+            "tier hardware needs a target: --drive NAME=CLAIMED for each device of the experiment "
+            "(see `harness hardware list`), or --file PATH (a new file, or a loop device)"
         )
     if options.devices or options.overrides:
         raise BadParameter(
             "a real device has no profile: --device and --override are for simulated"
         )
-    with HardwareBench(options.target) as hardware:
+    budget = options.write_budget_bytes
+    with HardwareBench(options.target, options.drives, budget, project) as hardware:
         yield hardware
 
 

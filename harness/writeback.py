@@ -28,7 +28,7 @@ def limited(number: str, limit_bytes: int) -> Iterator[None]:
     if not limit_bytes:
         yield
         return
-    place = _BDI / number
+    place = _place(number)
     if not (place / "max_bytes").exists():
         raise MissingTool("the kernel cannot bound a device's dirty pages: use Linux 6.2 or newer")
     try:
@@ -41,7 +41,15 @@ def limited(number: str, limit_bytes: int) -> Iterator[None]:
 
 def lift(number: str) -> None:
     """As it was made: whatever the kernel's settings for all devices allow."""
-    place = _BDI / number
+    place = _place(number)
     with contextlib.suppress(OSError):  # the device may be gone, or the kernel too old
         (place / "max_ratio").write_text("100")
         (place / "strict_limit").write_text("0")
+
+
+def _place(number: str) -> Path:
+    """A partition has its drive's."""
+    block = Path("/sys/dev/block") / number
+    if (block / "partition").exists():
+        number = (block.resolve().parent / "dev").read_text().strip()
+    return _BDI / number

@@ -29,6 +29,7 @@ _GROUPS: Final = {
     "trim_fallocate": ("harness.bench.trim_fallocate",),
     "msdj_tpcc": ("harness.bench.msdj_tpcc",),
     "delayed_trim": ("harness.bench.delayed_trim", "harness.bench.delayed_trim_proofs"),
+    "hardware": ("harness.bench.erase_guard", "harness.bench.drive_calibration"),
     "reviewer": ("harness.bench.reviewer",),
 }
 

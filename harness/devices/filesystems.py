@@ -29,6 +29,9 @@ JOURNAL_MODES: Final = ("ordered", "journal")
 INODES: Final = 4096
 """How many files there may be, if nobody asks for more."""
 
+INODE_BYTES: Final = 256
+"""Of each; mke2fs writes them all."""
+
 BLOCK_BYTES: Final = 4096
 """Of a file-system block, if nobody asks for larger ones."""
 
@@ -240,7 +243,9 @@ def _journaling(mode: str) -> str:
 def _check_discard(device: Path) -> None:
     """The kernel mounts with `discard` what cannot discard, and then does nothing."""
     number = device.stat().st_rdev
-    limit = _SYSFS / f"{os.major(number)}:{os.minor(number)}" / "queue" / "discard_max_bytes"
+    folder = (_SYSFS / f"{os.major(number)}:{os.minor(number)}").resolve()
+    drive = folder.parent if (folder / "partition").exists() else folder
+    limit = drive / "queue" / "discard_max_bytes"
     if not limit.is_file() or not int(limit.read_text()):
         raise TargetError(
             f"{device} knows no discard (its queue/discard_max_bytes is 0): use another device, or "
@@ -257,22 +262,45 @@ def _make(
     journal_bytes: int = 0,
     block_bytes: int = BLOCK_BYTES,
 ) -> None:
-    """Writes an empty file system. mke2fs takes sizes in KiB if they end in k."""
+    """Writes an empty file system."""
     whole = size_bytes or _size_of(target) - offset_bytes
-    if whole < _LEAST_BYTES:
-        raise TargetError(
-            f"{target}: {whole} B are too few for a file system: at least {_LEAST_BYTES} B"
-        )
-    journal_mib = _journal_bytes(whole, journal_bytes, block_bytes) // _MIB
-    arguments = [
-        *("-t", "ext4", "-F", "-q", "-b", str(block_bytes), "-m", "0", "-N", str(inodes)),
-        *("-I", "256", "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
-        *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
-        *(str(target), f"{whole // block_bytes * block_bytes // 1024}k"),
-    ]
+    command = make_command(
+        target,
+        whole,
+        offset_bytes=offset_bytes,
+        inodes=inodes,
+        journal_bytes=journal_bytes,
+        block_bytes=block_bytes,
+    )
     # Its own answer to what is not said here, and a time that is always the same.
     fixed = {"MKE2FS_CONFIG": os.devnull, "E2FSPROGS_FAKE_TIME": "1", "SOURCE_DATE_EPOCH": "1"}
-    _run("mke2fs", *arguments, env=fixed)
+    _run(*command, env=fixed)
+
+
+def make_command(
+    target: Path,
+    whole_bytes: int,
+    *,
+    offset_bytes: int = 0,
+    inodes: int = INODES,
+    journal_bytes: int = 0,
+    block_bytes: int = BLOCK_BYTES,
+) -> tuple[str, ...]:
+    """mke2fs's arguments for a file system of that size, as `ext4` makes it.
+
+    mke2fs takes sizes in KiB if they end in k. Errors as of `ext4`.
+    """
+    if whole_bytes < _LEAST_BYTES:
+        raise TargetError(
+            f"{target}: {whole_bytes} B are too few for a file system: at least {_LEAST_BYTES} B"
+        )
+    journal_mib = _journal_bytes(whole_bytes, journal_bytes, block_bytes) // _MIB
+    return (
+        *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(block_bytes), "-m", "0", "-N", str(inodes)),
+        *("-I", str(INODE_BYTES), "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
+        *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
+        *(str(target), f"{whole_bytes // block_bytes * block_bytes // 1024}k"),
+    )
 
 
 def _journal_bytes(whole_bytes: int, asked_bytes: int, block_bytes: int) -> int:

@@ -9,6 +9,8 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.devices.discovery import Drive
+
 
 def machine() -> dict[str, str]:
     """Kernel, CPU model and number of CPUs."""
@@ -33,6 +35,19 @@ def storage_of(path: Path) -> dict[str, str]:
         "serial_digest": _digest_of_text(_read(disk / "device" / "serial") or ""),
         "rotational": _read(disk / "queue" / "rotational") or "unknown",
         "file_system": _file_system(number),
+    }
+
+
+def of_drive(drive: Drive) -> dict[str, str]:
+    """A drive as discovery found it. Serial number and WWN only as digests: results are shown."""
+    return {
+        "model": drive.model,
+        "firmware": drive.firmware,
+        "serial_digest": _digest_of_text(drive.serial),
+        "wwn_digest": _digest_of_text(drive.wwn),
+        "size_bytes": str(drive.size_bytes),
+        "transport": drive.transport,
+        "rotational": str(int(drive.rotational)),
     }
 
 

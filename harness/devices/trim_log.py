@@ -96,6 +96,11 @@ class TrimLog:
         )
 
 
+def is_trim_log(page: bytes) -> bool:
+    """Whether a page has the mark of these statistics: other makers have other pages at C5h."""
+    return page[:4] == _MAGIC.to_bytes(4, "little")
+
+
 def read_trim_log(page: bytes) -> TrimLog:
     """The statistics in a log page, of which later versions may have more behind them.
 

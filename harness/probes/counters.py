@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from harness import kernel_partitions
 from harness.errors import TargetError
 
 SECTOR_BYTES: Final = 512
@@ -44,7 +45,10 @@ class BlockCounters:
 
 
 def block_device(path: Path) -> Path:
-    """The sysfs folder of a whole block device. Raises TargetError for anything else."""
+    """The sysfs folder of a whole block device. Raises TargetError for anything else.
+
+    The part of a claimed drive that is not its header stands for the drive: nobody else uses it.
+    """
     try:
         info = path.stat()
     except OSError as error:
@@ -52,15 +56,30 @@ def block_device(path: Path) -> Path:
     if not stat.S_ISBLK(info.st_mode):
         raise TargetError(f"{path} is not a block device: name one, such as /dev/loop0")
     folder = _SYSFS / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
-    if (folder / "partition").exists():
-        raise TargetError(f"{path} is a partition: the kernel counts whole devices, name that one")
-    return folder
+    if not (folder / "partition").exists():
+        return folder
+    if kernel_partitions.is_claimed_part(folder):
+        return folder.resolve().parent
+    raise TargetError(f"{path} is a partition: the kernel counts whole devices, name that one")
 
 
-def kernel_number(path: Path) -> int:
-    """The device's number as tracepoints have it (dev_t of the kernel: 12 and 20 bits)."""
+def begin_sector(path: Path) -> int:
+    """Where a block device begins on the drive whose requests the kernel shows."""
+    info = path.stat()
+    start = _SYSFS / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}" / "start"
+    return int(start.read_text()) if start.is_file() else 0
+
+
+def kernel_number(path: Path, *, of_requests: bool = True) -> int:
+    """The device's number as tracepoints have it (dev_t of the kernel: 12 and 20 bits).
+
+    Requests have the drive's, a file system the partition's that it lies on.
+    """
     number = path.stat().st_rdev
-    return os.major(number) << 20 | os.minor(number)
+    major, minor = os.major(number), os.minor(number)
+    if of_requests:
+        major, minor = (int(n) for n in (block_device(path) / "dev").read_text().split(":"))
+    return major << 20 | minor
 
 
 def read(path: Path) -> BlockCounters:

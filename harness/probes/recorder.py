@@ -69,8 +69,9 @@ class Recording:
 class Recorder:
     """Records while its `with` block runs; afterwards `recording` says what is in the file.
 
-    device: a whole block device. output: the Parquet file to make; until the recording is proven
-    complete, and if it is not, it is called `<stem>.incomplete.parquet`. device_counters: gives the
+    device: a whole block device, or the part of a claimed drive behind its header. output: the
+    Parquet file to make; until the recording is proven complete, and if it is not, it is called
+    `<stem>.incomplete.parquet`. device_counters: gives the
     device's own counters (read_ios, write_ios, trim_ios, flush_ios, read_bytes, write_bytes,
     trim_bytes, or some of them), which then must agree, too.
 
@@ -108,6 +109,7 @@ class Recorder:
         self._failure: BaseException | None = None
         self._end_ns: int | None = None
         self._start_ns = 0
+        self._begin_sector = 0
         self._pending: list[pa.Table] = []
         self._token = f"fl{os.getpid() % 10**6:06d}{time.monotonic_ns() % 10**6:06d}"
         self.tracefs_mounted = False
@@ -116,6 +118,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         bpftrace.program()
         counters.block_device(self._device)
+        self._begin_sector = counters.begin_sector(self._device)
         self.tracefs_mounted = bpftrace.mount_tracefs()
         self._writer = self._open()
         try:
@@ -176,7 +179,7 @@ class Recorder:
         self.mark("start")
 
     def _arguments(self) -> list[str]:
-        number = str(counters.kernel_number(self._device))
+        number = str(counters.kernel_number(self._device, of_requests=self.script.counted))
         if self.script.name == "discards":
             processors = os.cpu_count() or 1
             if processors > _UNROLL:
@@ -239,12 +242,21 @@ class Recorder:
 
     def _keep(self, table: pa.Table) -> None:
         """Counts and writes the rows of the recorded span; the others are only counted."""
-        inside = self._inside(table)
+        inside = self._relative(self._inside(table))
         self._tally.outside += len(table) - len(inside)
         self._tally.add(inside)
         self._pending.append(inside)
         if sum(map(len, self._pending)) >= _GROUP_ROWS:
             self._write()
+
+    def _relative(self, table: pa.Table) -> pa.Table:
+        """LBAs count from where the device begins, if that is a part of a drive."""
+        if not self._begin_sector or "lba" not in table.column_names:
+            return table
+        at = table.column_names.index("lba")
+        return table.set_column(
+            at, table.schema.field(at), pc.subtract(table["lba"], self._begin_sector)
+        )
 
     def _write(self) -> None:
         table = pa.concat_tables(self._pending or [self.script.schema.empty_table()])
@@ -414,11 +426,15 @@ class Recorder:
             "path": self._output.name,
             "ops": {op: asdict(moved) for op, moved in self._tally.ops.items()},
             "problems": problems,
-            "device_bytes": int((counters.block_device(self._device) / "size").read_text()) * 512,
+            "device_bytes": self._device_bytes(),
             "kernel": platform.release(),
             "bpftrace": bpftrace.version(),
         }
         return json.dumps(facts).encode()
+
+    def _device_bytes(self) -> int:
+        sectors = int((counters.block_device(self._device) / "size").read_text())
+        return (sectors - self._begin_sector) * counters.SECTOR_BYTES
 
     def _abandon(self) -> None:
         """Ends everything; what was written so far stays readable under its incomplete name."""

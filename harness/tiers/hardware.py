@@ -1,23 +1,37 @@
-"""Tier `hardware`: the real engine on a real file or loop device, past the page cache."""
+"""Tier `hardware`: the same experiments on drives that their user has claimed, or on a file.
+
+A claimed drive is held by the guard for as long as the run lasts; whatever overwrites it asks the
+guard first. A file or loop device of this machine takes the drive's place where nothing better is
+at hand: it is made, marked and deleted by devices/scratch.
+"""
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices import filesystems, fingerprint, scratch
+from harness.devices import conditions, filesystems, fingerprint, guard, scratch
+from harness.devices.discovery import Drive
 from harness.devices.filesystems import COMMIT_S, INODES
+from harness.devices.guard import ClaimedDrive
 from harness.devices.profiles import NamedRange
+from harness.devices.wear import reading
+from harness.devices.wear.counters import Wear, between
 from harness.devices.write_shares import Writes
-from harness.errors import BadParameter, TargetError
+from harness.errors import BadParameter, TargetError, UnknownName
+from harness.paths import Project
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
+from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpch import RECORD_BYTES, expand
@@ -25,6 +39,14 @@ from harness.workloads.tpch import RECORD_BYTES, expand
 DEVICE = "file"
 assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the target's marker"
 _CHUNK_RECORDS = 1 << 16
+_WATCH_S = 1.0
+WEAR_BY: Final[Mapping[str, reading.Transport]] = {
+    "nvme": "nvme",
+    "sata": "sata",
+    "sas": "sas",
+    **dict.fromkeys(("usb", "virtio", "other"), "other"),
+}
+"""How a drive is asked for its wear, by how it is attached."""
 
 
 def write_records(
@@ -38,30 +60,44 @@ def write_records(
         storage.write(offset_bytes + at * RECORD_BYTES, data)
 
 
-class FileDevice:
-    """A scratch file or loop device, opened with O_DIRECT. Its clock is the real one."""
+class RealDevice(ABC):
+    """What a file and a drive have in common. Its clock is the real one."""
 
     cpu = CpuCosts()
     profile = None
     host = None
-    block_trace = None
+    block_trace: Path | None = None
     slowdown = 1
+    size_bytes: int
 
-    def __init__(self, target: scratch.Scratch) -> None:
-        self._target = target
-        self.storage = _core.FileStorage(str(target.path))
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._storage: _core.FileStorage | None = None
         self._placed: dict[int, NDArray[np.void]] = {}
+
+    @property
+    def path(self) -> Path:
+        """What is opened."""
+        return self._path
+
+    @property
+    def storage(self) -> _core.FileStorage:
+        """The engine's way; opened when it is first used, as a file system wants it alone."""
+        if self._storage is None:
+            self._storage = _core.FileStorage(str(self._path))
+        return self._storage
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Writes the records, unless the same ones are there already from the point before."""
         if self._placed.get(offset_bytes) is contents:
             return
         self._placed = {k: v for k, v in self._placed.items() if k != offset_bytes}
+        self._permit("write the input", len(contents) * RECORD_BYTES)
         write_records(self.storage, offset_bytes, contents)
         self.storage.sync()
         self._placed[offset_bytes] = contents
 
-    @contextmanager
+    @abstractmethod
     def filesystem(
         self,
         *,
@@ -72,27 +108,12 @@ class FileDevice:
         commit_s: float = COMMIT_S,
         journal_mode: str = "ordered",
         journal_bytes: int = 0,
-    ) -> Iterator[Path]:
-        """Behind the header that marks the target as ours, on a loop device over it."""
-        self._placed = {}
-        with filesystems.ext4_in(
-            self._target.path,
-            DATA_OFFSET_BYTES,
-            size_bytes or self._target.size_bytes - DATA_OFFSET_BYTES,
-            dirty_bytes=dirty_bytes,
-            discard=discard,
-            inodes=inodes,
-            commit_s=commit_s,
-            journal_mode=journal_mode,
-            journal_bytes=journal_bytes,
-        ) as folder:
-            yield folder
+    ) -> AbstractContextManager[Path]:
+        """See tiers.base.Device."""
 
+    @abstractmethod
     def age(self, ageing: Ageing) -> None:
-        """Behind the header; at the drive's own speed."""
-        self._placed = {}
-        behind = replace(ageing, begin_bytes=ageing.begin_bytes + DATA_OFFSET_BYTES)
-        ageing_job.run(self._target.path, behind, self._target.size_bytes)
+        """At the drive's own speed."""
 
     def unpaced(self) -> AbstractContextManager[None]:
         """A real drive always takes its time."""
@@ -108,34 +129,196 @@ class FileDevice:
             )
 
     def writes(self) -> Writes | None:
-        """A file does not say."""
+        """A drive does not say it by range; its counters are too coarse for a course in time."""
         return None
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027
         """Whatever was placed is on the drive already."""
 
     def counted(self) -> dict[str, int]:
-        """A file has no counters of its own."""
+        """Nothing that could be subtracted within a point."""
         return {}
 
     def counters(self) -> dict[str, int | float]:
         """A file has no counters of its own."""
         return {}
 
+    def close(self) -> None:
+        """Gives up what is open."""
+        if self._storage is not None:
+            self._storage.close()
+            self._storage = None
+
+    def _permit(self, step: str, written_bytes: int) -> None:  # noqa: B027
+        """Asks whoever guards it; nobody guards a file."""
+
+    def _emptied(self) -> None:
+        """Nothing that was placed is there any more."""
+        self._placed = {}
+        self.close()
+
+
+class FileDevice(RealDevice):
+    """A scratch file or loop device, opened with O_DIRECT."""
+
+    def __init__(self, target: scratch.Scratch) -> None:
+        super().__init__(target.path)
+        self._target = target
+        self.size_bytes = target.size_bytes
+
+    @contextmanager
+    def filesystem(
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
+        commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
+    ) -> Iterator[Path]:
+        """Behind the header that marks the target as ours, on a loop device over it."""
+        self._emptied()
+        with filesystems.ext4_in(
+            self._target.path,
+            DATA_OFFSET_BYTES,
+            size_bytes or self._target.size_bytes - DATA_OFFSET_BYTES,
+            dirty_bytes=dirty_bytes,
+            discard=discard,
+            inodes=inodes,
+            commit_s=commit_s,
+            journal_mode=journal_mode,
+            journal_bytes=journal_bytes,
+        ) as folder:
+            yield folder
+
+    def age(self, ageing: Ageing) -> None:
+        """Behind the header; at the drive's own speed."""
+        self._emptied()
+        behind = replace(ageing, begin_bytes=ageing.begin_bytes + DATA_OFFSET_BYTES)
+        ageing_job.run(self._target.path, behind, self._target.size_bytes)
+
+
+class DriveDevice(RealDevice):
+    """A claimed drive, behind its header."""
+
+    def __init__(self, drive: ClaimedDrive) -> None:
+        super().__init__(drive.path)
+        self._drive = drive
+        self.size_bytes = drive.size_bytes
+        self._part_bytes = 0
+        self._before: Wear | None = None
+        self.waf_says = ""
+
+    def empty(self, part_bytes: int) -> None:
+        """Discards all, where the drive can: every point begins on an empty one.
+
+        `part_bytes`: how much of it the point uses; 0: all.
+        """
+        self._emptied()
+        self._part_bytes = part_bytes
+        if self._drive.drive.trim:
+            self._permit("discard what the point before has left", 0)
+            filesystems.discard(self.path, 0, self.size_bytes)
+
+    @contextmanager
+    def filesystem(
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
+        commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
+    ) -> Iterator[Path]:
+        """On the part of the drive that the point uses, or on its first `size_bytes`."""
+        self._emptied()
+        self._permit("make a file system", 0)
+        with filesystems.ext4(
+            self.path,
+            size_bytes or self._part_bytes,
+            dirty_bytes=dirty_bytes,
+            discard=discard,
+            inodes=inodes,
+            commit_s=commit_s,
+            journal_mode=journal_mode,
+            journal_bytes=journal_bytes,
+        ) as folder:
+            yield folder
+
+    def age(self, ageing: Ageing) -> None:
+        """At the drive's own speed."""
+        self._emptied()
+        self._permit("age the drive", ageing.written_bytes)
+        ageing_job.run(self.path, ageing, self.size_bytes)
+
+    def begin(self) -> None:
+        """Asks the drive what it has written so far."""
+        self._before = self._wear()
+
+    def counters(self) -> dict[str, int | float]:
+        """What the drive says that it has written since `begin`: none where it cannot say.
+
+        Raises BudgetSpent.
+        """
+        self._drive.check_budget()
+        assert self._before is not None
+        moved = between(self._before, self._wear())
+        self.waf_says = moved.waf_text
+        found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
+        return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
+
+    @property
+    def temperature_c(self) -> str:
+        """How warm the drive is now, as a text for the record."""
+        warmth = conditions.temperature_c(self._drive.drive.node)
+        return "not told" if warmth is None else f"{warmth:g}"
+
+    def _wear(self) -> Wear:
+        drive = self._drive.drive
+        return reading.read(drive.node, WEAR_BY[drive.transport])
+
+    def _permit(self, step: str, written_bytes: int) -> None:
+        self._drive.permit(step, written_bytes)
+
 
 class HardwareBench:
-    """One target, kept for all points; a file is made for the first and deleted after the last."""
+    """Claimed drives by the experiment's names for its devices, or one file or loop device.
+
+    `drives`: the experiment's name -> the name under which the drive is claimed. Drives are taken
+    when the first point runs and held to the last; a file is made and deleted then. Raises
+    TargetError, UnknownName for what may not be used; writes nothing yet.
+    """
 
     tier = "hardware"
     parallel = 1
 
-    def __init__(self, target: Path) -> None:
+    def __init__(
+        self,
+        target: Path | None = None,
+        drives: Mapping[str, str] | None = None,
+        budget_bytes: int = 0,
+        project: Project | None = None,
+    ) -> None:
         self.cancel = Cancel()
         self._target = target
+        self._names = dict(drives or {})
+        self._budget_bytes = budget_bytes
+        self._project = project
         self._stack = ExitStack()
-        self._device: FileDevice | None = None
+        self._file: FileDevice | None = None
+        self._held: dict[str, DriveDevice] = {}
         self._size_bytes = 0
-        scratch.check(target, 0)
+        self._remarks: dict[str, str] = {}
+        if (target is None) == (not self._names):
+            raise TargetError("tier hardware: give claimed drives or a file, and not both")
+        if target is not None:
+            scratch.check(target, 0)
+        for name in self._names.values():
+            guard.check(name, project=project)
 
     def __enter__(self) -> HardwareBench:
         return self
@@ -150,23 +333,46 @@ class HardwareBench:
 
     @property
     def devices(self) -> list[str]:
-        """The target, under one name."""
-        return [DEVICE]
+        """The drives' names in the experiment; of a file, DEVICE."""
+        return list(self._names) or [DEVICE]
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """Texts for the last point's record: where its write amplification is from, or why not."""
+        return dict(self._remarks)
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
-        """One target for all points, as large as the largest of them needs."""
-        self._size_bytes = max(needed_bytes.values(), default=0)
-        scratch.check(self._target, self._size_bytes)
+        """There must be room for what the points need. Raises TargetError, DiskFull."""
+        if self._target is not None:
+            self._size_bytes = max(needed_bytes.values(), default=0)
+            scratch.check(self._target, self._size_bytes)
+            return
+        for device, needed in needed_bytes.items():
+            drive = self.drive(device)
+            room = guard.room_bytes(drive)
+            if needed > room:
+                raise TargetError(
+                    f"{device} ({self._names[device]}) has room for {format_bytes(room)}, the "
+                    f"experiment needs {format_bytes(needed)}: choose a larger drive, or a smaller "
+                    "--scale"
+                )
 
     def attempt(self, number: int) -> None:
         """A drive keeps its own time: every attempt is the same."""
 
     def identity(self, device: str) -> Mapping[str, str]:
-        """Fingerprint of this machine and of the drive below the target."""
-        if device != DEVICE:
-            raise BadParameter(f"tier hardware has one device, {DEVICE!r}, not {device!r}")
-        place = self._target if self._target.exists() else self._target.absolute().parent
-        return {**fingerprint.machine(), **fingerprint.storage_of(place)}
+        """Fingerprint of this machine and of the drive."""
+        if self._target is not None:
+            if device != DEVICE:
+                raise BadParameter(f"a file is one device, {DEVICE!r}, not {device!r}")
+            place = self._target if self._target.exists() else self._target.absolute().parent
+            return {**fingerprint.machine(), **fingerprint.storage_of(place)}
+        drive = fingerprint.of_drive(self.drive(device))
+        return {**fingerprint.machine(), **conditions.cpu(), **drive}
+
+    def drive(self, device: str) -> Drive:
+        """The claimed drive behind one of the device names. Raises UnknownName, TargetError."""
+        return guard.check(self._claimed_as(device), project=self._project)
 
     @contextmanager
     def open_device(
@@ -178,20 +384,73 @@ class HardwareBench:
         seed: int,
         trace: bool = False,
         size_bytes: int = 0,
-    ) -> Iterator[FileDevice]:
-        """The target. A real device takes neither seed nor trace."""
+    ) -> Iterator[RealDevice]:
+        """A real device takes neither seed nor trace; a drive is empty, where it can discard."""
         del seed, trace
-        needed_bytes = max(needed_bytes, size_bytes)
-        self.identity(device)
         if overrides:
             raise BadParameter(f"a real device has no parameter {next(iter(overrides))!r} to set")
-        if self._device is None or self._size_bytes < needed_bytes:
+        self._remarks = {}
+        if self._target is not None:
+            self.identity(device)
+            yield self._file_of(max(needed_bytes, size_bytes))
+            return
+        opened = self._drive_of(device)
+        opened.empty(size_bytes)
+        try:
+            yield opened
+        finally:
+            opened.close()
+        self._remarks = {
+            "waf_says": opened.waf_says,
+            "drive_temperature_c": opened.temperature_c,
+        }
+
+    def _claimed_as(self, device: str) -> str:
+        if device not in self._names:
+            raise UnknownName("device", device, self._names)
+        return self._names[device]
+
+    def _file_of(self, needed_bytes: int) -> FileDevice:
+        if self._file is None or self._size_bytes < needed_bytes:
             self._close()
             self._size_bytes = max(self._size_bytes, needed_bytes)
+            assert self._target is not None
             target = self._stack.enter_context(scratch.use(self._target, self._size_bytes))
-            self._device = FileDevice(target)
-        yield self._device
+            self._file = FileDevice(target)
+        return self._file
+
+    def _drive_of(self, device: str) -> DriveDevice:
+        if device not in self._held:
+            name = self._claimed_as(device)
+            drive = self._stack.enter_context(
+                guard.claimed(name, budget_bytes=self._budget_bytes, project=self._project)
+            )
+            self._stack.enter_context(_watched(drive, self.cancel))
+            self._held[device] = DriveDevice(drive)
+        return self._held[device]
 
     def _close(self) -> None:
-        self._device = None
+        for device in (self._file, *self._held.values()):
+            if device is not None:
+                device.close()
+        self._file, self._held = None, {}
         self._stack.close()
+
+
+@contextmanager
+def _watched(drive: ClaimedDrive, cancel: Cancel) -> Iterator[None]:
+    """Stops whatever looks at `cancel` as soon as more is written than the drive was given."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_WATCH_S):
+            if drive.is_overspent:
+                cancel.set()
+
+    thread = threading.Thread(target=watch, name="write budget", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

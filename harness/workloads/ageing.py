@@ -62,20 +62,22 @@ class Ageing:
 def run(target: Path, ageing: Ageing, device_bytes: int) -> FioRun:
     """Writes it past the page cache. Raises what `check` does, MissingTool, DeviceError."""
     ageing.check(device_bytes)
-    return fio.run(
-        target,
-        {
-            "rw": PATTERNS[ageing.pattern],
-            "bs": ageing.block_bytes,
-            "offset": ageing.begin_bytes,
-            "size": ageing.region_bytes,
-            "io_size": ageing.written_bytes,
-            "direct": 1,
-            "ioengine": "libaio",
-            "iodepth": ageing.queue_depth,
-            "randseed": ageing.seed + 1,
-            "allrandrepeat": 1,
-            "end_fsync": 1,
-            "thread": 1,
-        },
-    )
+    return fio.run(target, job(ageing))
+
+
+def job(ageing: Ageing) -> dict[str, str | int]:
+    """Fio's options by name."""
+    return {
+        "rw": PATTERNS[ageing.pattern],
+        "bs": ageing.block_bytes,
+        "offset": ageing.begin_bytes,
+        "size": ageing.region_bytes,
+        "io_size": ageing.written_bytes,
+        "direct": 1,
+        "ioengine": "libaio",
+        "iodepth": ageing.queue_depth,
+        "randseed": ageing.seed + 1,
+        "allrandrepeat": 1,
+        "end_fsync": 1,
+        "thread": 1,
+    }

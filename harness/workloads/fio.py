@@ -1,10 +1,10 @@
-"""fio jobs: run one, read its JSON."""
+"""fio jobs: run one, or some in turn, read its JSON."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -51,24 +51,44 @@ def run(filename: Path, options: Mapping[str, str | int], *, allow_errors: bool 
 
     Raises MissingTool without fio, DeviceError with its last words if it fails.
     """
-    arguments = [f"--{name}={value}" for name, value in options.items()]
-    command = [find_program("fio"), "--name=job", f"--filename={filename}", *arguments]
-    done = subprocess.run(
-        [*command, "--output-format=json"], capture_output=True, text=True, check=False
-    )
+    [done] = run_in_turn(filename, [options], allow_errors=allow_errors)
+    return done
+
+
+def run_in_turn(
+    filename: Path, jobs: Sequence[Mapping[str, str | int]], *, allow_errors: bool = False
+) -> list[FioRun]:
+    """Runs jobs one after the other, in one process: next to no time passes between two.
+
+    Raises what `run` does.
+    """
+    done = subprocess.run(command(filename, jobs), capture_output=True, text=True, check=False)
     if done.returncode != 0 and not allow_errors:
         said = " ".join((done.stderr or done.stdout).split())
         raise DeviceError(f"fio failed on {filename}: {said[-_LAST_WORDS:]}")
     return _parse(done.stdout)
 
 
-def _parse(text: str) -> FioRun:
+def command(filename: Path, jobs: Sequence[Mapping[str, str | int]]) -> list[str]:
+    """The arguments with which `run_in_turn` calls fio. Raises MissingTool."""
+    arguments = [find_program("fio"), "--output-format=json", f"--filename={filename}"]
+    for number, options in enumerate(jobs):
+        arguments.append(f"--name=job{number}" if number else "--name=job")
+        arguments += [f"--{name}={value}" for name, value in options.items()]
+        arguments += ["--stonewall"] * bool(number)
+    return arguments
+
+
+def _parse(text: str) -> list[FioRun]:
     begin = text.find("{")  # after warnings
     try:
         jobs = json.loads(text[begin:])["jobs"]
     except (ValueError, KeyError) as error:
         raise DeviceError(f"fio said nothing that can be read: {text[:_LAST_WORDS]}") from error
-    [job] = jobs
+    return [_run(job) for job in jobs]
+
+
+def _run(job: Mapping[str, Any]) -> FioRun:
     ops = {name: _op(job[name]) for name in _OPS if job[name]["total_ios"]}
     return FioRun(ops, float(job["job_runtime"]) / 1e3, int(job["error"]))
 

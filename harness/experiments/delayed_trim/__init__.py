@@ -26,7 +26,7 @@ class DelayedTrim:
     title = "Delayed TRIM in an OpenSSD FTL"
     notebook = "50_delayed_trim.ipynb"
     parameters = grid.Parameters
-    tiers = ("simulated", "emulated")
+    tiers = ("simulated", "emulated", "hardware")
     code = ("devices/model.py", "workloads/fio.py")
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:

@@ -45,7 +45,10 @@ def _checked(check: Callable[[Any], object]) -> BeforeValidator:
 
 
 SizeText = Annotated[str, _checked(parse_bytes)]
-Policy = Literal["none", "immediate", "delayed"]
+OWN: Final = "own"
+"""The policy of a real drive: whatever it does."""
+
+Policy = Literal["none", "immediate", "delayed", "own"]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -174,7 +177,7 @@ def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scala
     makers = {NVME: [_table1], BOARD: [_shares, _units, _scenarios, _tails, _list, _idle, _phase]}
     for device in devices:
         # A drive that is neither, such as one of the user's own, is taken for both.
-        for make in makers.get(device, [_table1, _shares, _units]):
+        for make in makers.get(device, [_table1, _shares, _units, _tails]):
             for values in make(p):
                 yield {"device": device, "variant": BASE, **values}
 

@@ -1,8 +1,9 @@
-"""The run of one point on a live device: fio writes, trims and reads a real block device.
+"""The run of one point on a live or a real device: fio writes, trims and reads it.
 
-fio and the kernel are not slowed down with the drive, so its times are the clock's over the
+fio and the kernel are not slowed down with a live drive, so its times are the clock's over the
 slowdown; TRIM's parts are the drive's own counters, as the paper's come from the device core's
-clock counter. A TRIM is one BLKDISCARD, which fio's engine `psync` sends for `trim`.
+clock counter: a drive of the shops has none, and then there are none. A TRIM is one BLKDISCARD,
+which fio's engine `psync` sends for `trim`. A real drive's policy is its own (grid.OWN).
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from typing import Final
 
 from harness.errors import BadParameter, TargetError
 from harness.experiments.base import Measurement, Scalar
+from harness.experiments.delayed_trim.grid import OWN
 from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
 from harness.tiers.base import Bench
-from harness.tiers.emulated import EmulatedBench, EmulatedDevice
+from harness.tiers.emulated import EmulatedDevice
+from harness.tiers.hardware import RealDevice
 from harness.workloads import fio
 from harness.workloads.fio import FioOp
 
 _Job = dict[str, str | int]
 """fio's options by name."""
+
+_Device = EmulatedDevice | RealDevice
 
 _QUANTILES: Final = ("p50", "p90", "p99", "p999", "max")
 _FILL_BYTES: Final = 1 << 20
@@ -40,23 +45,24 @@ def needed_bytes(values: Mapping[str, Scalar]) -> int:
 
 def run_point(values: Mapping[str, Scalar], bench: Bench) -> Measurement:
     """Runs it on a new device. Raises HarnessError; InvalidRun where replies left late."""
-    if not isinstance(bench, EmulatedBench):
-        raise BadParameter("delayed_trim: the real kernel runs on tier emulated")
-    kind = str(values["kind"])
+    kind, policy = str(values["kind"]), str(values["policy"])
+    if (bench.tier == "hardware") != (policy == OWN):
+        raise BadParameter(f"delayed_trim: policy {policy!r} is not for tier {bench.tier}")
     if kind not in KINDS:
         raise BadParameter(f"delayed_trim: {kind} runs on tier simulated only")
     with bench.open_device(
         str(values["device"]),
         needed_bytes(values),
-        overrides={"trim": str(values["policy"])},
+        overrides={} if policy == OWN else {"trim": policy},
         seed=0,
         size_bytes=int(values.get("device_bytes", 0)),
     ) as device:
+        assert isinstance(device, EmulatedDevice | RealDevice)
         metrics = KINDS[kind](values, device)
         return Measurement({**metrics, **device.counters()})
 
 
-def _table1(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]:
+def _table1(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     """Times are sums of latencies: fio sends one request at a time."""
     unit = int(v["unit_bytes"])
     device.begin()
@@ -64,21 +70,23 @@ def _table1(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]
     trimmed = int(v["trimmed_bytes"])
     trim_ms = _total_ms(_in_order(device, "trim", unit, trimmed), device) if trimmed else 0.0
     times = {"write_ms": write_ms, "trim_ms": trim_ms, "total_ms": write_ms + trim_ms}
-    return {**times, **later_us(_settled(device))}
+    return {**times, **_later_us(_settled(device))}
 
 
-def _units(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]:
+def _units(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     file, unit = int(v["file_bytes"]), int(v["unit_bytes"])
     device.begin()
     _in_order(device, "write", max(unit, _FILL_BYTES), file)
     trim = _in_order(device, "trim", unit, file)
     counters = _settled(device)
+    answered = {"trim_mean_us": trim.latency_mean_ns / device.slowdown / 1e3}
+    if not counters:
+        return {**answered, "trim_us": answered["trim_mean_us"] * trim.ios}
     parts, later = parts_us(counters), later_us(counters)
-    answered_us = trim.latency_mean_ns / device.slowdown / 1e3
-    return {**parts, **until_answered_us(parts, later), **later, "trim_mean_us": answered_us}
+    return {**parts, **until_answered_us(parts, later), **later, **answered}
 
 
-def _tails(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]:
+def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     """Reads of one region and writes of the next at random moments, TRIMs of the rest."""
     region, unit = int(v["region_bytes"]), int(v["unit_bytes"])
     _in_order(device, "write", _FILL_BYTES, 2 * region)
@@ -94,35 +102,34 @@ def _tails(v: Mapping[str, Scalar], device: EmulatedDevice) -> dict[str, float]:
         },
         "trim": {
             **_timed(v, device, "trim", unit, trims_per_s),
-            **_within(2 * region, device.drive.size_bytes // unit * unit - 2 * region),
+            **_within(2 * region, _size_of(device) // unit * unit - 2 * region),
             "ioengine": "psync",
         },
     }
     device.begin()
     with ThreadPoolExecutor(len(jobs)) as pool:
-        started = {op: pool.submit(_run, device.drive.path, job) for op, job in jobs.items()}
+        started = {op: pool.submit(_run, device, job) for op, job in jobs.items()}
         ran = {op: future.result() for op, future in started.items()}
     counters = _settled(device)
     found = {f"{op}s": float(each.ios) for op, each in ran.items()}
     for op, each in ran.items():
         found |= _latencies_us(op, each, device.slowdown)
-    return {**found, **parts_us(counters), **later_us(counters)}
+    parts = parts_us(counters) if counters else {}
+    return {**found, **parts, **_later_us(counters)}
 
 
-def _in_order(device: EmulatedDevice, op: str, unit: int, total: int) -> FioOp:
+def _in_order(device: _Device, op: str, unit: int, total: int) -> FioOp:
     """The first bytes of the device, a unit at a time and one at a time."""
     size = total // unit * unit
     job: _Job = {"rw": op, "bs": unit, "size": size, "direct": 1, "ioengine": "psync", "thread": 1}
-    return _run(device.drive.path, job)
+    return _run(device, job)
 
 
 def _within(begin: int, length: int) -> _Job:
     return {"offset": begin, "size": length}
 
 
-def _timed(
-    v: Mapping[str, Scalar], device: EmulatedDevice, op: str, block: int, per_s: float
-) -> _Job:
+def _timed(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s: float) -> _Job:
     """At a rate, for a time; both of the device's."""
     return {
         "rw": op,
@@ -135,19 +142,25 @@ def _timed(
     }
 
 
-def _arriving(
-    v: Mapping[str, Scalar], device: EmulatedDevice, op: str, block: int, per_s: float
-) -> _Job:
+def _arriving(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s: float) -> _Job:
     """At random moments, whatever the device does."""
     arrival: _Job = {"rate_process": "poisson", "ioengine": "libaio", "iodepth": _DEPTH}
     return {**_timed(v, device, op, block, per_s), **arrival, "randrepeat": 1}
 
 
-def _run(path: Path, job: _Job) -> FioOp:
-    return fio.run(path, job).busiest
+def _run(device: _Device, job: _Job) -> FioOp:
+    return fio.run(_path_of(device), job).busiest
 
 
-def _total_ms(op: FioOp, device: EmulatedDevice) -> float:
+def _path_of(device: _Device) -> Path:
+    return device.path if isinstance(device, RealDevice) else device.drive.path
+
+
+def _size_of(device: _Device) -> int:
+    return device.size_bytes if isinstance(device, RealDevice) else device.drive.size_bytes
+
+
+def _total_ms(op: FioOp, device: _Device) -> float:
     return op.latency_mean_ns * op.ios / device.slowdown / 1e6
 
 
@@ -156,7 +169,11 @@ def _latencies_us(op: str, found: FioOp, slowdown: int) -> dict[str, float]:
     return {f"{op}_{name}_us": value / slowdown / 1e3 for name, value in times.items()}
 
 
-def _settled(device: EmulatedDevice) -> dict[str, int]:
+def _later_us(counters: Mapping[str, int]) -> dict[str, float]:
+    return later_us(counters) if counters else {}
+
+
+def _settled(device: _Device) -> dict[str, int]:
     """The drive's counters when nothing is pending any more."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -168,7 +185,7 @@ def _settled(device: EmulatedDevice) -> dict[str, int]:
         time.sleep(_LOOK_S)  # the drive's own time has to pass
 
 
-KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], EmulatedDevice], dict[str, float]]]] = {
+KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], _Device], dict[str, float]]]] = {
     "table1": _table1,
     "units": _units,
     "tails": _tails,

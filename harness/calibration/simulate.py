@@ -1,0 +1,125 @@
+"""The jobs of a calibration on the device model, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.calibration.jobs import DriveJob, Plan, plan_for
+from harness.devices.model import OPS, Device, Job, Run
+from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile
+from harness.devices.scaling import scaled_to
+
+_LARGEST_FLASH: Final = 8 << 30
+_SECTOR: Final = 512
+_SEED: Final = 1
+_MORE: Final = 4
+_ENDS_RATIO: Final = 0.01
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """A piece of a trace: equally long 1-D arrays, as device.model.TraceChunk has them."""
+
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lba: NDArray[np.int64]
+    sectors: NDArray[np.int64]
+    stream: NDArray[np.uint16]
+    fua: NDArray[np.bool_]
+
+
+def simulated(profile: DeviceProfile, plan: Plan, jobs: Iterable[DriveJob]) -> dict[str, float]:
+    """The figures of some of a plan's jobs, by name: s or bytes/s.
+
+    A large flash drive is replaced by a small one that behaves like it (devices/scaling.py), with
+    the same plan for its size. Raises BadParameter for a profile that no drive can have.
+    """
+    wanted = {job.name for job in jobs}
+    if isinstance(profile, HddProfile):
+        device = Device(profile, seed=_SEED)
+        found = [job for job in plan.jobs if job.name in wanted]
+        return {job.name: _figure(device, _longer(job)) for job in found}
+    if profile.parameters.capacity.value > _LARGEST_FLASH:
+        profile = scaled_to(profile, _LARGEST_FLASH)
+    discards = any(job.op == "trim" for job in plan.jobs)
+    small = plan_for(plan.kind, profile.parameters.capacity.value, discards=discards)
+    return _flash(profile, [job for job in small.jobs if job.name in wanted], small)
+
+
+def _flash(profile: SsdProfile, jobs: list[DriveJob], plan: Plan) -> dict[str, float]:
+    """State by state, as on the drive: but no job depends on one of another state."""
+    figures: dict[str, float] = {}
+    for state, overwrites in (("full", 0.0), ("steady", 1.0)):
+        wanted = [job for job in jobs if job.state == state]
+        if not wanted:
+            continue
+        device = Device(profile, seed=_SEED)
+        device.precondition(overwrites=overwrites, seed=_SEED)
+        figures |= {job.name: _figure(device, job) for job in wanted}
+    blank = [job for job in jobs if job.state == "blank"]
+    streams = any(job.pattern == "sequential" for job in blank)
+    device = Device(profile, seed=_SEED)
+    for job in plan.jobs if blank else ():  # each takes of the SLC cache
+        if job.state == "blank" and (streams or job in blank):
+            figures[job.name] = _figure(device, job)
+    return {job.name: figures[job.name] for job in jobs}
+
+
+def _longer(job: DriveJob) -> DriveJob:
+    """Where the platters stand is chance: the model's mean shall have next to none of it."""
+    chance = job.pattern in ("random", "ends")
+    return replace(job, requests=job.requests * _MORE) if chance else job
+
+
+def _figure(device: Device, job: DriveJob) -> float:
+    run = _run(device, job)
+    if job.figure == "rate":
+        return run.bytes_per_s
+    if job.figure == "median latency":
+        return float(run.rows.latency_ns.median()) / 1e9  # a histogram's is one of its steps
+    return run.ops[job.op].latency_mean_ns / 1e9
+
+
+def _run(device: Device, job: DriveJob) -> Run:
+    begin, end = job.range_bytes(device.capacity_bytes)
+    if job.pattern in ("backward", "ends"):
+        return device.replay([_requests(job, begin, end)], queue_depth=job.queue_depth)
+    return device.run(
+        Job(
+            op="read" if job.op == "mixed" else job.op,
+            read_ratio=job.read_ratio if job.op == "mixed" else None,
+            pattern=job.pattern,
+            block_bytes=job.block_bytes,
+            begin_bytes=begin,
+            end_bytes=end,
+            queue_depth=job.queue_depth,
+            requests=job.requests,
+            seed=_SEED,
+        ),
+        rows=job.figure == "median latency",
+    )
+
+
+def _requests(job: DriveJob, begin: int, end: int) -> _Requests:
+    blocks = (end - begin) // job.block_bytes
+    if job.pattern == "backward":  # fio begins at the begin, and then at the end
+        at = -np.arange(job.requests, dtype=np.int64) % blocks
+    else:
+        random = np.random.default_rng(_SEED)
+        most = max(int(blocks * _ENDS_RATIO), 1)
+        at = random.integers(0, most, job.requests)
+        at = np.where(random.random(job.requests) < 0.5, at, blocks - 1 - at)
+    n = len(at)
+    return _Requests(
+        time_ns=np.zeros(n, np.int64),
+        op=np.full(n, OPS.index(job.op), np.uint8),
+        lba=(begin + at * job.block_bytes) // _SECTOR,
+        sectors=np.full(n, job.block_bytes // _SECTOR, np.int64),
+        stream=np.zeros(n, np.uint16),
+        fua=np.zeros(n, np.bool_),
+    )

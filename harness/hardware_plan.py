@@ -1,0 +1,237 @@
+"""What a run on claimed drives would do to them, before it does anything: steps, bytes, times.
+
+The steps are found by the run's own code: each point is begun on a stand-in that notes what would
+be overwritten and stops where the measured part begins. What that part writes, and how long it
+takes, is what the device models say of the same point: an expectation. The limit is the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from harness import experiments
+from harness.devices import filesystems, fingerprint, guard
+from harness.devices.discovery import Drive
+from harness.devices.filesystems import COMMIT_S, INODES
+from harness.devices.targets import Step
+from harness.errors import HarnessError
+from harness.experiments.base import Experiment, Measurement, Point, Scalar
+from harness.paths import Project
+from harness.runs import Options, default_parameters, modelled, open_session
+from harness.tiers.base import Cancel
+from harness.tiers.hardware import RealDevice
+from harness.units import format_bytes
+from harness.workloads import ageing as ageing_job
+from harness.workloads.ageing import Ageing
+from harness.workloads.tpch import RECORD_BYTES
+
+_DISCARD_BYTES_PER_S: Final = 10 << 30
+_FILL_BYTES_PER_S: Final = {True: 100 << 20, False: 400 << 20}
+"""What a disk and a flash drive are expected to take in order, for what is not simulated."""
+
+
+@dataclass(frozen=True)
+class DrivePlan:
+    """Of one drive: a line about it, and all steps of a run, in order."""
+
+    title: str
+    points: int
+    steps: tuple[Step, ...]
+
+    @property
+    def written_bytes(self) -> int:
+        """Of all steps."""
+        return sum(step.written_bytes for step in self.steps)
+
+
+def plan(project: Project, experiment: str, options: Options) -> list[DrivePlan]:
+    """A plan for each claimed drive. Raises whatever the run itself would; writes nothing."""
+    drives = {device: guard.check(name, project) for device, name in options.drives.items()}
+    with open_session(project, experiment, "hardware", options) as session:
+        session.reserve()
+        return [
+            _drive_plan(project, session.experiment, session.parameters, name, drive, options)
+            for name, drive in drives.items()
+        ]
+
+
+def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
+    """Every experiment of the hardware tier, as params.yaml has it, on drives that nobody claimed.
+
+    One row per experiment and drive: experiment, device, points, written_bytes, time_s.
+    """
+    rows = []
+    for name in experiments.names():
+        experiment = experiments.find(name)
+        if "hardware" not in experiment.tiers:
+            continue
+        parameters = default_parameters(project, name, "hardware")
+        for device, drive in drives.items():
+            with suppress(HarnessError):  # no such drive in this experiment
+                made = _drive_plan(project, experiment, parameters, device, drive, Options())
+                time_s = sum(step.expected_s for step in made.steps)
+                rows.append((name, device, made.points, made.written_bytes, time_s))
+    columns = ["experiment", "device", "points", "written_bytes", "time_s"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _drive_plan(
+    project: Project,
+    experiment: Experiment,
+    parameters: BaseModel,
+    device: str,
+    drive: Drive,
+    options: Options,
+) -> DrivePlan:
+    budget = options.write_budget_bytes or guard.BUDGET_DRIVE_WRITES * drive.size_bytes
+    bench = _PlanBench({device: drive})
+    points = experiment.points(parameters, bench)
+    steps: list[Step] = []
+    with modelled(project, experiment.name, {device: drive.rotational}) as models:
+        for point in points:
+            bench.steps = []
+            with suppress(_Enough):
+                experiment.run_point(point, parameters, bench, project.raw)
+            run = experiment.run_point(point, parameters, models, project.raw)
+            steps += [*bench.steps, _measured_part(experiment.name, point, run)]
+    written = sum(step.written_bytes for step in steps)
+    title = (
+        f"{device}: {drive.node} ({drive.model}, {format_bytes(drive.size_bytes)}): "
+        f"{len(points)} points, {format_bytes(written)} expected to be written, "
+        f"{format_bytes(budget)} allowed"
+    )
+    return DrivePlan(title, len(points), tuple(steps))
+
+
+def _measured_part(experiment: str, point: Point, run: Measurement) -> Step:
+    command = ("harness", "run", experiment, "#", point.label)
+    written, time_s = _written_bytes(run.metrics), _seconds(point.values, run.metrics)
+    return Step("measure, as the model expects it", command, written, time_s)
+
+
+def _written_bytes(metrics: Mapping[str, Any]) -> int:
+    names = ("host_written_bytes", "device_write_bytes", "temp_written_bytes")
+    return next((int(metrics[name]) for name in names if name in metrics), 0)
+
+
+def _seconds(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> float:
+    if "measured_s" in values:
+        return float(values["measured_s"]) + float(values["warm_up_s"])
+    if "elapsed_s" in metrics:
+        each = float(metrics["elapsed_s"]) + float(metrics.get("settle_s", 0.0))
+        return each * int(values.get("repetitions", 1))
+    return float(metrics.get("total_ms", 0.0)) / 1e3
+
+
+class _Enough(Exception):
+    """The measured part would begin here."""
+
+
+class _PlanDevice(RealDevice):
+    """Notes what would be overwritten, and overwrites nothing."""
+
+    def __init__(self, drive: Drive, steps: list[Step], part_bytes: int) -> None:
+        super().__init__(guard.part_of(drive))
+        self.size_bytes = guard.room_bytes(drive)
+        self._drive = drive
+        self._steps = steps
+        self._part_bytes = part_bytes or self.size_bytes
+
+    def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
+        """The join's input."""
+        written = len(contents) * RECORD_BYTES
+        command = ("write", str(self.path), f"offset={offset_bytes}", f"bytes={written}")
+        self._note("write the input", command, written)
+
+    @contextmanager
+    def filesystem(
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
+        commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
+    ) -> Iterator[Path]:
+        """What mke2fs is told; the rest writes through the file system."""
+        del dirty_bytes, discard, commit_s, journal_mode
+        whole = size_bytes or self._part_bytes
+        command = filesystems.make_command(
+            self.path, whole, inodes=inodes, journal_bytes=journal_bytes
+        )
+        self._note("make a file system", command, inodes * filesystems.INODE_BYTES + journal_bytes)
+        raise _Enough
+        yield  # a generator, as `contextmanager` wants one
+
+    def age(self, ageing: Ageing) -> None:
+        """The fio job."""
+        ageing.check(self.size_bytes)
+        options = [f"--{name}={value}" for name, value in ageing_job.job(ageing).items()]
+        command = ("fio", "--name=job", f"--filename={self.path}", *options)
+        self._note("age the drive", command, ageing.written_bytes)
+
+    def begin(self) -> None:
+        """Time would count from here on."""
+        raise _Enough
+
+    def _note(self, what: str, command: tuple[str, ...], written_bytes: int) -> None:
+        time_s = written_bytes / _FILL_BYTES_PER_S[self._drive.rotational]
+        self._steps.append(Step(what, command, written_bytes, time_s))
+
+
+class _PlanBench:
+    """Drives that are not touched."""
+
+    tier = "hardware"
+    parallel = 1
+
+    def __init__(self, drives: Mapping[str, Drive]) -> None:
+        self.cancel = Cancel()
+        self.steps: list[Step] = []
+        self._drives = drives
+
+    @property
+    def devices(self) -> list[str]:
+        """The experiment's names."""
+        return list(self._drives)
+
+    def reserve(self, needed_bytes: Mapping[str, int]) -> None:
+        """Nothing is written."""
+
+    def attempt(self, number: int) -> None:
+        """Nothing is run."""
+
+    def identity(self, device: str) -> Mapping[str, str]:
+        """The drive's."""
+        return fingerprint.of_drive(self._drives[device])
+
+    @contextmanager
+    def open_device(
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+        trace: bool = False,
+        size_bytes: int = 0,
+    ) -> Iterator[RealDevice]:
+        """A stand-in; before it, the discard that empties the drive."""
+        del needed_bytes, overrides, seed, trace
+        drive = self._drives[device]
+        if drive.trim:
+            command = ("blkdiscard", str(guard.part_of(drive)))
+            time_s = drive.size_bytes / _DISCARD_BYTES_PER_S
+            self.steps.append(Step("empty the drive", command, 0, time_s))
+        yield _PlanDevice(drive, self.steps, size_bytes)
