@@ -93,6 +93,10 @@ def run(
     write_budget: Annotated[
         str, typer.Option(metavar="SIZE", help="hardware: what each drive may be written at most")
     ] = "",
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="hardware: of /sys/block/DRIVE/queue; put back"),
+    ] = None,
     plan: Annotated[
         bool, typer.Option(help="hardware: print what would be overwritten, and stop")
     ] = False,
@@ -123,6 +127,7 @@ def run(
         target=file,
         drives=_pairs(drive, "--drive"),
         write_budget_bytes=parse_size_option(write_budget) if write_budget else 0,
+        queue=_pairs(queue, "--queue"),
     )
     if plan:
         cli_hardware.print_run_plan(find_project(), experiment, tier, options, _console())

@@ -66,7 +66,8 @@ class Options(BaseModel):
     names, `overrides` single profile parameters, `host` the profile of the simulated host (a name,
     or a path that ends in .yaml). Of the hardware tier: `drives` are claimed drives, by the
     experiment's names for its devices, `write_budget_bytes` what each of them may be written (0:
-    guard.BUDGET_DRIVE_WRITES times its size); or `target`, a file or loop device.
+    guard.BUDGET_DRIVE_WRITES times its size), `queue` settings of their queues in sysfs; or
+    `target`, a file or loop device.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -78,6 +79,7 @@ class Options(BaseModel):
     target: Path | None = None
     drives: dict[str, str] = {}
     write_budget_bytes: int = 0
+    queue: dict[str, str] = {}
 
 
 @contextmanager
@@ -450,7 +452,7 @@ def _make_bench(
             "a real device has no profile: --device and --override are for simulated"
         )
     budget = options.write_budget_bytes
-    with HardwareBench(options.target, options.drives, budget, project) as hardware:
+    with HardwareBench(options.target, options.drives, budget, project, options.queue) as hardware:
         yield hardware
 
 

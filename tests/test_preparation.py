@@ -132,8 +132,11 @@ def test_a_drive_of_which_it_cannot_be_told_counts_as_frozen() -> None:
 
 
 def test_another_section_with_these_words_is_not_that_of_security() -> None:
-    text = sample("hdparm_without_security.txt") + "Device Sleep:\n\t\tsupported\n\t\tfrozen\n"
-    assert not capabilities.of_sata(text, False).security
+    other = "Device Sleep:\n\t\tsupported\n\t\tfrozen\n"
+    without = capabilities.of_sata(sample("hdparm_without_security.txt") + other, False)
+    assert not without.security
+    ready = sample("hdparm_ready.txt")
+    assert capabilities.of_sata(ready + other, False) == capabilities.of_sata(ready, False)
 
 
 def test_what_is_no_ata_device() -> None:
@@ -351,8 +354,11 @@ def test_random_writes_end_when_the_rate_is_steady(target: Permitted) -> None:
 def test_what_is_not_permitted_is_not_run(target: Permitted) -> None:
     fill(target)
     target.budget_bytes = 15 * MIB
+    way = choose(ways(target.path, target, Capabilities()))
     with pytest.raises(TargetError, match="budget"):
-        preparation.erase(target, choose(ways(target.path, target, Capabilities())))
+        preparation.erase(target, way)
+    with pytest.raises(TargetError, match="budget"):
+        preparation.run(target, way.steps[0])
     assert target.path.read_bytes() == b"\x5a" * target.size_bytes
 
 
@@ -470,6 +476,7 @@ def test_the_temperature_is_that_of_the_drive(tmp_path: Path) -> None:
             "devices/one/hwmon/hwmon0/temp1_input": "71000\n",
             "devices/two/hwmon/hwmon1/temp1_input": "36850\n",
             "devices/three/model": "no sensor\n",
+            "devices/subsystem/model": "with one controller\n",
         },
     )
     (sysfs / "class" / "hwmon").mkdir(parents=True)
@@ -477,10 +484,13 @@ def test_the_temperature_is_that_of_the_drive(tmp_path: Path) -> None:
         sensor = sysfs / "devices" / device / "hwmon" / f"hwmon{number}"
         (sensor / "device").symlink_to(sysfs / "devices" / device)
         (sysfs / "class" / "hwmon" / sensor.name).symlink_to(sensor)
-    for name, device in {"sda": "one", "sdb": "two", "sdc": "three"}.items():
+    (sysfs / "devices" / "subsystem" / "nvme3").symlink_to(sysfs / "devices" / "two")
+    blocks = {"sda": "one", "sdb": "two", "sdc": "three", "nvme0n1": "subsystem"}
+    for name, device in blocks.items():
         (sysfs / "block" / name).mkdir(parents=True)
         (sysfs / "block" / name / "device").symlink_to(sysfs / "devices" / device)
     assert conditions.temperature_c(Path("/dev/sda"), sysfs) == 71
     assert conditions.temperature_c(Path("/dev/sdb"), sysfs) == 36.85
+    assert conditions.temperature_c(Path("/dev/nvme0n1"), sysfs) == 36.85
     assert conditions.temperature_c(Path("/dev/sdc"), sysfs) is None
     assert conditions.temperature_c(Path("/dev/loop0"), sysfs) is None

@@ -62,6 +62,15 @@ def test_they_are_set_and_put_back(device: Path) -> None:
     assert block_queue.noted(device.name) == was
 
 
+def test_what_a_setting_changes_that_is_put_back_after_another(device: Path) -> None:
+    """New limits of sizes bring another read_ahead_kb, also when they are put back."""
+    write(device, "read_ahead_kb", 640)
+    was = block_queue.noted(device.name)
+    with queue_settings(device, {"max_sectors_kb": 512, "read_ahead_kb": 128}):
+        assert setting(device, "read_ahead_kb") == "128"
+    assert block_queue.noted(device.name) == was
+
+
 def test_what_a_scheduler_changes_by_the_way_is_put_back_too(device: Path) -> None:
     """nr_requests was not the default: another scheduler's default comes and goes with it."""
     block_queue.put(device.name, {"nr_requests": "33"})

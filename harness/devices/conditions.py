@@ -37,8 +37,10 @@ def temperature_c(drive: Path, sysfs: Path = _SYSFS) -> float | None:
     device = sysfs / "block" / drive.name / "device"
     if not device.exists():
         return None
+    # Of a namespace that several controllers may have, the device is their subsystem.
+    devices = {folder.resolve() for folder in (device, *device.glob("nvme[0-9]*"))}
     for sensor in sorted(sysfs.glob("class/hwmon/hwmon*")):
-        if (sensor / "device").resolve() == device.resolve():
+        if (sensor / "device").resolve() in devices:
             value = _read(sensor / "temp1_input")
             return int(value) / 1000 if value.lstrip("-").isdigit() else None
     return None

@@ -25,6 +25,7 @@ from harness.devices.discovery import Drive
 from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.guard import ClaimedDrive
 from harness.devices.profiles import NamedRange
+from harness.devices.queue_settings import queue_settings
 from harness.devices.wear import reading
 from harness.devices.wear.counters import Wear, between
 from harness.devices.write_shares import Writes
@@ -288,9 +289,10 @@ class DriveDevice(RealDevice):
 class HardwareBench:
     """Claimed drives by the experiment's names for its devices, or one file or loop device.
 
-    `drives`: the experiment's name -> the name under which the drive is claimed. Drives are taken
-    when the first point runs and held to the last; a file is made and deleted then. Raises
-    TargetError, UnknownName for what may not be used; writes nothing yet.
+    `drives`: the experiment's name -> the name under which the drive is claimed. `queue`: settings
+    of the drives' queues in the kernel, put back afterwards. Drives are taken when the first point
+    runs and held to the last; a file is made and deleted then. Raises TargetError, UnknownName for
+    what may not be used; writes nothing yet.
     """
 
     tier = "hardware"
@@ -302,12 +304,14 @@ class HardwareBench:
         drives: Mapping[str, str] | None = None,
         budget_bytes: int = 0,
         project: Project | None = None,
+        queue: Mapping[str, str] | None = None,
     ) -> None:
         self.cancel = Cancel()
         self._target = target
         self._names = dict(drives or {})
         self._budget_bytes = budget_bytes
         self._project = project
+        self._queue = dict(queue or {})
         self._stack = ExitStack()
         self._file: FileDevice | None = None
         self._held: dict[str, DriveDevice] = {}
@@ -368,7 +372,8 @@ class HardwareBench:
             place = self._target if self._target.exists() else self._target.absolute().parent
             return {**fingerprint.machine(), **fingerprint.storage_of(place)}
         drive = fingerprint.of_drive(self.drive(device))
-        return {**fingerprint.machine(), **conditions.cpu(), **drive}
+        queue = {f"queue_{name}": value for name, value in self._queue.items()}
+        return {**fingerprint.machine(), **conditions.cpu(), **drive, **queue}
 
     def drive(self, device: str) -> Drive:
         """The claimed drive behind one of the device names. Raises UnknownName, TargetError."""
@@ -425,6 +430,7 @@ class HardwareBench:
             drive = self._stack.enter_context(
                 guard.claimed(name, budget_bytes=self._budget_bytes, project=self._project)
             )
+            self._stack.enter_context(queue_settings(drive.drive.node, self._queue))
             self._stack.enter_context(_watched(drive, self.cancel))
             self._held[device] = DriveDevice(drive)
         return self._held[device]
