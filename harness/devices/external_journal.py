@@ -58,14 +58,12 @@ def external_journal(
     commit_s: float = COMMIT_S,
     discard: bool = False,
     inodes: int = INODES,
-    journal_mode: str = "journal",
     journal_bytes: int = 0,
 ) -> Iterator[Path]:
     """A new ext4 on `data` with its journal on `journal`, mounted while the block runs.
 
-    Before a commit record is written, the data's device is flushed, too, if the commit has ordered
-    data or moves the journal's tail (Linux 6.12, jbd2_journal_commit_transaction): with an internal
-    journal one flush does for both. Parameters as of filesystems.ext4 and
+    Mounted with data=journal, and with nothing else: with ordered data, fsync of Linux 6.12 does not
+    flush the data's device if the journal is on another one. Parameters as of filesystems.ext4 and
     `steps`. Root only. Raises what these raise; TargetError if a target may not be overwritten.
     """
     for target, step in zip(
@@ -80,7 +78,7 @@ def external_journal(
         dirty_bytes=dirty_bytes,
         commit_s=commit_s,
         discard=discard,
-        journal_mode=journal_mode,
+        journal_mode="journal",
         journal=journal.path,
     ) as folder:
         yield folder
