@@ -47,7 +47,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no kernel source: run tools/install-guest kernel-source (on Debian)")
     folder = tmp_path_factory.mktemp("linux")
     left_out = [f"--exclude={pattern}" for pattern in LEFT_OUT]
-    unpacking = ["tar", "-xf", PACKED, "-C", folder, "--strip-components=1", "--wildcards"]
+    place = ["-C", str(folder), "--strip-components=1", "--wildcards"]
+    unpacking = ["tar", "-xf", str(PACKED), *place]
     subprocess.run([*unpacking, *left_out], check=True)
     said = run(["patch", "-p1", "--fuzz=0", "--input", str(PATCH)], folder)
     assert set(said.splitlines()) == {f"patching file {path}" for path in touched()}
