@@ -142,6 +142,7 @@ def test_no_dead_files() -> None:
     for path in CORE.rglob("*.hpp"):
         assert f'"{path.relative_to(CORE)}"' in texts, f"nobody includes {path.name}"
     everything = [*PYTHON, *REPOSITORY.glob("tests/*.py"), HARNESS / "__init__.py"]
+    everything += REPOSITORY.glob("hardware/*/*.py")
     code = "".join(p.read_text() for p in everything if p.is_file())
     imported = {
         part for p in everything if p.is_file() for n in imports(p) for part in n.split(".")

@@ -46,6 +46,7 @@ _EXTENTS_HEAD: Final = ["Level", "Entries", "Logical", "Physical", "Length", "Fl
 _EXTENT: Final = re.compile(r" *\d+/ *\d+ +\d+/ *\d+ +(\d+) - +(\d+) +(\d+) - +(\d+) +(\d+) *")
 
 _IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000001"
+_JOURNAL_IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000002"
 _FEATURES: Final = (
     "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
     "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
@@ -79,14 +80,17 @@ def ext4(
     mke2fs does not allow), TargetError (also for a journal that does not fit, and for a device
     without discard, if it is to have it).
     """
-    mode = _journaling(journal_mode)
+    _journaling(journal_mode)
     if discard:
         _check_discard(device)
     _make(device, size_bytes, offset_bytes=0, inodes=inodes, journal_bytes=journal_bytes)
-    with (
-        _mounted(device, [_committing(commit_s), _discarding(discard), mode]) as folder,
-        writeback.limited(mounts.number_of(folder), dirty_bytes),
-    ):
+    with mounted(
+        device,
+        dirty_bytes=dirty_bytes,
+        commit_s=commit_s,
+        discard=discard,
+        journal_mode=journal_mode,
+    ) as folder:
         yield folder
 
 
@@ -144,14 +148,27 @@ def make(
 
 @contextlib.contextmanager
 def mounted(
-    device: Path, *, commit_s: float = COMMIT_S, journal_mode: str = "ordered"
+    device: Path,
+    *,
+    dirty_bytes: int = 0,
+    commit_s: float = COMMIT_S,
+    discard: bool = False,
+    journal_mode: str = "ordered",
+    journal: Path | None = None,
 ) -> Iterator[Path]:
     """An ext4 that is there already, mounted at a folder of ours while the block runs.
 
-    The kernel replays its journal if it was not unmounted. Parameters as of `ext4`. Raises
-    TargetError, with the kernel's words, if it cannot be mounted.
+    The kernel replays its journal if it was not unmounted. `journal`: the device that has it, if it
+    is another one. Other parameters as of `ext4`. Raises TargetError, with the kernel's words, if
+    it cannot be mounted.
     """
-    with _mounted(device, [_committing(commit_s), _journaling(journal_mode)]) as folder:
+    options = [_committing(commit_s), _discarding(discard), _journaling(journal_mode)]
+    if journal is not None:  # whatever number that device had when the file system was made
+        options.append(f"journal_path={journal}")
+    with (
+        _mounted(device, options) as folder,
+        writeback.limited(mounts.number_of(folder), dirty_bytes),
+    ):
         yield folder
 
 
@@ -272,6 +289,11 @@ def _make(
         journal_bytes=journal_bytes,
         block_bytes=block_bytes,
     )
+    run_mke2fs(command)
+
+
+def run_mke2fs(command: Sequence[str]) -> None:
+    """Runs what make_command has returned. Raises TargetError, DiskFull, MissingTool."""
     # Its own answer to what is not said here, and a time that is always the same.
     fixed = {"MKE2FS_CONFIG": os.devnull, "E2FSPROGS_FAKE_TIME": "1", "SOURCE_DATE_EPOCH": "1"}
     _run(*command, env=fixed)
@@ -285,22 +307,48 @@ def make_command(
     inodes: int = INODES,
     journal_bytes: int = 0,
     block_bytes: int = BLOCK_BYTES,
+    journal: Path | None = None,
 ) -> tuple[str, ...]:
     """mke2fs's arguments for a file system of that size, as `ext4` makes it.
 
-    mke2fs takes sizes in KiB if they end in k. Errors as of `ext4`.
+    `journal`: a device that has its journal, made by journal_command. mke2fs takes sizes in KiB if
+    they end in k. Errors as of `ext4`.
     """
     if whole_bytes < _LEAST_BYTES:
         raise TargetError(
             f"{target}: {whole_bytes} B are too few for a file system: at least {_LEAST_BYTES} B"
         )
-    journal_mib = _journal_bytes(whole_bytes, journal_bytes, block_bytes) // _MIB
+    if journal is None:
+        place = f"size={_journal_bytes(whole_bytes, journal_bytes, block_bytes) // _MIB}"
+    else:
+        place = f"device={journal}"
     return (
         *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(block_bytes), "-m", "0", "-N", str(inodes)),
-        *("-I", str(INODE_BYTES), "-O", _FEATURES, "-U", _IDENTITY, "-J", f"size={journal_mib}"),
+        *("-I", str(INODE_BYTES), "-O", _FEATURES, "-U", _IDENTITY, "-J", place),
         *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
         *(str(target), f"{whole_bytes // block_bytes * block_bytes // 1024}k"),
     )
+
+
+def journal_command(target: Path, journal_bytes: int) -> tuple[str, ...]:
+    """mke2fs's arguments for a journal on a device of its own, in its first so many bytes.
+
+    mke2fs writes zeros over all of it. Raises BadParameter (a size that mke2fs does not allow).
+    """
+    _check_journal(journal_bytes, BLOCK_BYTES)
+    return (
+        *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(BLOCK_BYTES), "-O", "journal_dev"),
+        *("-U", _JOURNAL_IDENTITY, str(target), f"{journal_bytes // 1024}k"),
+    )
+
+
+def _check_journal(journal_bytes: int, block_bytes: int) -> None:
+    fewest, most = (blocks * block_bytes for blocks in JOURNAL_BLOCKS)
+    if journal_bytes % _MIB or not fewest <= journal_bytes <= most:
+        raise BadParameter(
+            f"journal_bytes {journal_bytes}: must be whole MiB, {format_bytes(fewest)} to "
+            f"{format_bytes(most)}"
+        )
 
 
 def _journal_bytes(whole_bytes: int, asked_bytes: int, block_bytes: int) -> int:
@@ -309,12 +357,7 @@ def _journal_bytes(whole_bytes: int, asked_bytes: int, block_bytes: int) -> int:
         least = JOURNAL_BLOCKS[0] * block_bytes
         chosen = min(max(whole_bytes // 16, least), _MOST_CHOSEN_JOURNAL_BYTES)
         return chosen // _MIB * _MIB
-    fewest, most = (blocks * block_bytes for blocks in JOURNAL_BLOCKS)
-    if asked_bytes % _MIB or not fewest <= asked_bytes <= most:
-        raise BadParameter(
-            f"journal_bytes {asked_bytes}: must be whole MiB, {format_bytes(fewest)} to "
-            f"{format_bytes(most)}"
-        )
+    _check_journal(asked_bytes, block_bytes)
     if asked_bytes > whole_bytes // 2:
         raise TargetError(
             f"a journal of {format_bytes(asked_bytes)} does not fit into a file system of "

@@ -110,7 +110,7 @@ class Guest:
         """A file of the guest."""
         return self.run(["cat", str(path)], check=True).stdout
 
-    def pytest(self, tests: Sequence[str], timeout_s: float = 1800.0) -> dict[str, Outcome]:
+    def pytest(self, tests: Sequence[str], timeout_s: float = 3600.0) -> dict[str, Outcome]:
         """Runs tests (files or node ids below the checkout) in the guest; node id -> outcome.
 
         What pytest cannot even collect is an outcome of its own, with the file as its id.

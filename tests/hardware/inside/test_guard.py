@@ -257,9 +257,10 @@ def _mounted_elsewhere(stack: ExitStack, drive: Drive) -> None:
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
         stdout=subprocess.PIPE,
     )
-    stack.callback(process.wait)
-    stack.callback(process.kill)
     assert process.stdout is not None
+    stack.callback(process.wait)
+    stack.callback(process.stdout.close)
+    stack.callback(process.kill)
     assert process.stdout.readline() == b"ready\n"
 
 
