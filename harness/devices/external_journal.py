@@ -62,9 +62,9 @@ def external_journal(
 ) -> Iterator[Path]:
     """A new ext4 on `data` with its journal on `journal`, mounted while the block runs.
 
-    Mounted with data=journal, and with nothing else: with ordered data, fsync of Linux 6.12 does not
-    flush the data's device if the journal is on another one. Parameters as of filesystems.ext4 and
-    `steps`. Root only. Raises what these raise; TargetError if a target may not be overwritten.
+    Mounted with data=journal, and with nothing else: with ordered data, fsync of Linux 6.12 does
+    not flush the data's device if the journal is on another one. Parameters as of filesystems.ext4
+    and `steps`. Root only. Raises what these raise; TargetError if a target may not be overwritten.
     """
     for target, step in zip(
         (journal, data),

@@ -1,4 +1,4 @@
-"""The JBD2 patch: applies to Debian's source of the longterm kernel, compiles, and has its style."""
+"""The JBD2 patch: applies to Debian's source of the longterm kernel, compiles, has its style."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no kernel source: run tools/install-guest kernel-source (on Debian)")
     folder = tmp_path_factory.mktemp("linux")
     left_out = [f"--exclude={pattern}" for pattern in LEFT_OUT]
-    unpacking = ["tar", "-xf", PACKED, "-C", folder, "--strip-components=1", "--wildcards"]
-    subprocess.run([*unpacking, *left_out], check=True)
+    unpacking = ["tar", "-xf", str(PACKED), "-C", str(folder), "--strip-components=1"]
+    subprocess.run([*unpacking, "--wildcards", *left_out], check=True)
     said = run(["patch", "-p1", "--fuzz=0", "--input", str(PATCH)], folder)
     assert set(said.splitlines()) == {f"patching file {path}" for path in touched()}
     return folder

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hardware.drives import FdpNvme
 
+from hardware.drives import FdpNvme
 from harness.devices import external_journal, filesystems, placement
 from harness.errors import BadParameter, DeviceError, TargetError
 from harness.paths import find_project
