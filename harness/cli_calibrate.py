@@ -149,10 +149,13 @@ def _live_drive(name: str, kind: str) -> Iterator[tuple[Drive, str]]:
     from harness.paths import find_project
 
     device = live.find(name)
-    made_from = device.stats()["profile"]
+    before = device.stats()
     generic = generic_profile(find_project().profiles, kind)
     plan = plan_for(kind, device.size_bytes)
-    yield emulated_drive(device, plan, generic), f"emulated {made_from}"
+    try:
+        yield emulated_drive(device, plan, generic), f"emulated {before['profile']}"
+    finally:
+        device.set_speed(before["speed"], before["slowdown"])
 
 
 @contextmanager

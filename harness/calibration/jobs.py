@@ -293,7 +293,7 @@ def _disk_jobs() -> Iterator[DriveJob]:
         op="read",
         pattern="backward",
         block_bytes=_BLOCK,
-        requests=400,
+        requests=300,
         figure="rate",  # of revolutions: a late answer is made up for by a shorter wait
         end_ratio=1 / 4096,
     )
@@ -317,12 +317,12 @@ def _disk_jobs() -> Iterator[DriveJob]:
         span_bytes=_CACHED_BYTES,
     )
     # One is served and one waits: the arm never waits for the host, and has no choice.
-    yield _random("random read, one thousandth", "read", 5000, 2, span=(0.3, 0.301))
-    yield _random("random read, one eighth", "read", 1500, 2, span=(0.3, 0.425))
-    yield _random("random read, everywhere", "read", 1500, 2)
-    yield _random("random read, both ends", "read", 1500, 2, pattern="ends")
-    yield _random("random read, inner half", "read", 1000, 2, span=(0.5, 1.0), held_out=True)
-    yield _random("random read, everywhere", "read", 1200, 4, held_out=True)
+    yield _random("random read, one thousandth", "read", 4000, 2, span=(0.3, 0.301))
+    yield _random("random read, one eighth", "read", 1000, 2, span=(0.3, 0.425))
+    yield _random("random read, everywhere", "read", 1000, 2)
+    yield _random("random read, both ends", "read", 1000, 2, pattern="ends")
+    yield _random("random read, inner half", "read", 700, 2, span=(0.5, 1.0), held_out=True)
+    yield _random("random read, everywhere", "read", 800, 4, held_out=True)
 
 
 def _stream(name: str, begin: float, *, held_out: bool = False) -> DriveJob:
@@ -331,7 +331,7 @@ def _stream(name: str, begin: float, *, held_out: bool = False) -> DriveJob:
         op="read",
         pattern="sequential",
         block_bytes=_FILL_BLOCK,
-        requests=512,
+        requests=384,
         figure="rate",
         queue_depth=4,
         begin_ratio=begin,
