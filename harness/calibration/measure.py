@@ -50,6 +50,7 @@ _SLOWEST: Final = 1000
 _MOST_PROPOSED: Final = 64
 _MOST_SLOWER: Final = 2  # so many times twice as slow
 _BACKED_UP_SHARE: Final = 4
+_HIDING_DEPTH: Final = 32
 _NICE: Final = -15
 """Of fio: an answer is seen when fio gets a processor, so it comes before other work."""
 
@@ -96,8 +97,9 @@ class Drive:
 class EmulatedDrive(Drive):
     """A live device, whose time runs slower than ours: the more so, the shorter a phase is.
 
-    Its speed is changed, and not put back. `expected_s`: how long each phase takes, in the drive's time, as far as that is known before. A
-    phase is stretched to about `_PHASE_S`, so that what the way to the device takes is little.
+    Its speed is changed, and not put back. `expected_s`: how long each phase takes, in the drive's
+    time, as far as that is known before. A phase is stretched to about `_PHASE_S`, so that what the
+    way to the device takes is little.
     """
 
     def __init__(
@@ -133,7 +135,8 @@ class EmulatedDrive(Drive):
         self._device.set_speed(self._timeless)
         if not seen["valid"]:
             raise InvalidRun(f"{phase.name}: the run is not valid: {'; '.join(seen['problems'])}")
-        if self._timeless == "virtual" and not phase.joined:
+        hidden = phase.joined or phase.jobs[0].queue_depth >= _HIDING_DEPTH
+        if self._timeless == "virtual" and not hidden:
             _check_host(phase, runs[0], seen)
 
     def slowdown_for(self, phase: Phase) -> int:
@@ -153,7 +156,7 @@ class EmulatedDrive(Drive):
 def _check_host(phase: Phase, run: FioRun, seen: Mapping[str, Any]) -> None:
     """Raises InvalidRun where the host saw other latencies than the device had.
 
-    A disk's queue, and that of a fill, hide what the host takes; nothing else does.
+    A disk's queue, a deep one and that of a fill hide what the host takes; nothing else does.
     """
     if phase.jobs[0].figure == "rate":
         ios = sum(op.ios for op in run.ops.values())
