@@ -33,8 +33,9 @@ env: ## the Python environment and the C++ core, as locked
 system: ## as root on Debian or Ubuntu: the system packages that the tests use
 	@tools/install-system-packages
 
-guest: ## on Debian: what the tests of the hardware tier start a machine with drives from
+guest: ## on Debian: what the tests of the hardware tier start a machine from
 	@tools/install-guest
+	@tools/install-guest kernel-source
 
 reproduce: env ## the papers, simulated, from data to report
 ifeq ($(SCALE)$(DIR),paper)

@@ -142,12 +142,20 @@ def _file_drive(file: Path, size: str, *, plan: bool) -> Iterator[tuple[Drive, s
 
 @contextmanager
 def _live_drive(name: str, kind: str) -> Iterator[tuple[Drive, str]]:
-    from harness.calibration.measure import EmulatedDrive
+    from harness.calibration.fit import generic_profile
+    from harness.calibration.jobs import plan_for
+    from harness.calibration.measure import emulated_drive
     from harness.devices import live
+    from harness.paths import find_project
 
     device = live.find(name)
-    made_from = device.stats()["profile"]
-    yield EmulatedDrive(device, flash=kind != "hdd"), f"emulated {made_from}"
+    before = device.stats()
+    generic = generic_profile(find_project().profiles, kind)
+    plan = plan_for(kind, device.size_bytes)
+    try:
+        yield emulated_drive(device, plan, generic), f"emulated {before['profile']}"
+    finally:
+        device.set_speed(before["speed"], before["slowdown"])
 
 
 @contextmanager

@@ -127,13 +127,19 @@ def _as_modelled(point: Point) -> Point:
 
 def _measured_part(experiment: str, point: Point, run: Measurement) -> Step:
     command = ("harness", "run", experiment, "#", point.label)
-    written, time_s = _written_bytes(run.metrics), _seconds(point.values, run.metrics)
+    written, time_s = _written_bytes(point.values, run.metrics), _seconds(point.values, run.metrics)
     return Step("measure, as the model expects it", command, written, time_s)
 
 
-def _written_bytes(metrics: Mapping[str, Any]) -> int:
-    names = ("host_written_bytes", "device_write_bytes", "temp_written_bytes")
-    return next((int(metrics[name]) for name in names if name in metrics), 0)
+def _written_bytes(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> int:
+    """By the model's count; else what fio is told to write."""
+    for name in ("host_written_bytes", "device_write_bytes", "temp_written_bytes"):
+        if name in metrics:
+            return int(metrics[name])
+    in_time = float(values.get("writes_per_s", 0)) * float(values.get("duration_s", 0))
+    whole = int(values.get("written_bytes", 0)) or int(values.get("file_bytes", 0))
+    before = 2 * int(values.get("region_bytes", 0))
+    return whole + before + round(in_time * int(values.get("write_bytes", 0)))
 
 
 def _seconds(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> float:
@@ -142,7 +148,7 @@ def _seconds(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> float:
     if "elapsed_s" in metrics:
         each = float(metrics["elapsed_s"]) + float(metrics.get("settle_s", 0.0))
         return each * int(values.get("repetitions", 1))
-    return float(metrics.get("total_ms", 0.0)) / 1e3
+    return float(metrics.get("total_ms", 0.0)) / 1e3 + float(values.get("duration_s", 0.0))
 
 
 class _Enough(Exception):

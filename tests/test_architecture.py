@@ -141,8 +141,8 @@ def test_no_dead_files() -> None:
     texts = "".join(p.read_text() for p in [*SOURCES, *REPOSITORY.glob("tests/core/*.cpp")])
     for path in CORE.rglob("*.hpp"):
         assert f'"{path.relative_to(CORE)}"' in texts, f"nobody includes {path.name}"
-    everything = [*PYTHON, *REPOSITORY.glob("tests/*.py"), HARNESS / "__init__.py"]
-    everything += REPOSITORY.glob("hardware/*/*.py")
+    others = [path for name in ("tests", "hardware") for path in (REPOSITORY / name).rglob("*.py")]
+    everything = [*PYTHON, *others, HARNESS / "__init__.py"]
     code = "".join(p.read_text() for p in everything if p.is_file())
     imported = {
         part for p in everything if p.is_file() for n in imports(p) for part in n.split(".")

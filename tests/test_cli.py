@@ -78,7 +78,7 @@ RUN = ("run", "grace_hash_join")
         ((*RUN, "--scale", "huge"), "known: paper, small, smoke"),
         ((*RUN, "--override", "speed=1 MB/s"), "unknown profile parameter 'speed'"),
         ((*RUN, "--override", "outer_rate=fast"), "outer_rate"),
-        ((*RUN, "--file", "x"), "--file is for tier hardware"),
+        ((*RUN, "--file", "x"), "--file and --drive are for tier hardware"),
         ((*RUN, "--tier", "hardware"), "--file PATH"),
         ((*RUN, "--tier", "hardware", "--file", "data"), "is a directory"),
         ((*RUN, "--tier", "hardware", "--file", "params.yaml"), "was not made by this program"),

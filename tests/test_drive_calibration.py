@@ -13,7 +13,7 @@ from conftest import need
 
 from harness.calibration.fit import Calibrated, fit, generic_profile
 from harness.calibration.jobs import KINDS, DriveJob, Phase, Plan, plan_for
-from harness.calibration.measure import Drive, EmulatedDrive, measure, steps
+from harness.calibration.measure import Drive, emulated_drive, measure, steps
 from harness.calibration.profile_file import Origin, write_profile
 from harness.calibration.quantities import quantities
 from harness.calibration.simulate import simulated
@@ -215,8 +215,8 @@ def test_an_emulated_disk_gives_back_its_profile(project: Project) -> None:
     spec = LiveSpec(profile="seagate_250gb", profiles=project.profiles, thin=True, slowdown=0)
     true = spec.device_profile()
     with live.created(spec) as device:
-        drive = EmulatedDrive(device, flash=False)
-        plan = plan_for("hdd", drive.size_bytes)
+        plan = plan_for("hdd", device.size_bytes)
+        drive = emulated_drive(device, plan, generic_profile(project.profiles, "hdd"))
         try:
             figures = measure(plan, drive)
         except InvalidRun as error:

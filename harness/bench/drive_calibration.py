@@ -17,7 +17,7 @@ from rich.table import Table
 from harness.bench.figure import Figure
 from harness.calibration.fit import Calibrated, fit, generic_profile
 from harness.calibration.jobs import plan_for
-from harness.calibration.measure import EmulatedDrive
+from harness.calibration.measure import emulated_drive
 from harness.calibration.measure import measure as measure_drive
 from harness.calibration.quantities import quantities
 from harness.devices import live
@@ -71,18 +71,18 @@ def _closed_loop(
         thin=True,
         slowdown=0,
     )
-    for attempt in range(_ATTEMPTS, 0, -1):
+    generic = generic_profile(project.profiles, case.kind)
+    for attempt in range(_ATTEMPTS):
         try:
             with live.created(spec) as device:
-                drive = EmulatedDrive(device, flash=case.kind != "hdd")
-                plan = plan_for(case.kind, drive.size_bytes)
+                plan = plan_for(case.kind, device.size_bytes)
+                drive = emulated_drive(device, plan, generic, 1 << attempt)
                 figures = measure_drive(plan, drive, lambda line: console.print(f"  {line}"))
             break
         except InvalidRun as error:  # a new drive: this one has been written to
             console.print(f"{case.profile}, from the beginning: {error}")
-            if attempt == 1:
+            if attempt + 1 == _ATTEMPTS:
                 raise
-    generic = generic_profile(project.profiles, case.kind)
     return spec.device_profile(), fit(generic, plan, figures)
 
 

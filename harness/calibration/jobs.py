@@ -9,10 +9,13 @@ order), `steady` (then overwritten once at random). A disk has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from harness.errors import BadParameter, UnknownName
 from harness.units import format_bytes
@@ -47,9 +50,8 @@ class DriveJob:
     `op` mixed: reads and writes, of which `read_ratio` are reads. `pattern` backward: in order
     from the end to the begin, each request before the one that was read last; ends: at random, in
     the first or the last hundredth. `begin_ratio`, `end_ratio`: shares of the drive; with
-    `span_bytes`, so many bytes from the begin on. `figure`:
-    mean or median latency in s, or rate in bytes/s. `held_out`: not for the fit, which predicts it.
-    `electronic`: nothing mechanical is in it, even on a disk.
+    `span_bytes`, so many bytes from the begin on. `figure`: median latency in s (which a busy host
+    hardly changes), or rate in bytes/s. `held_out`: not for the fit, which predicts it.
     """
 
     name: str
@@ -57,7 +59,7 @@ class DriveJob:
     pattern: Literal["sequential", "random", "backward", "ends"]
     block_bytes: int
     requests: int
-    figure: Literal["latency", "median latency", "rate"]
+    figure: Literal["median latency", "rate"]
     queue_depth: int = 1
     begin_ratio: float = 0.0
     end_ratio: float = 1.0
@@ -65,7 +67,6 @@ class DriveJob:
     state: State = "any"
     read_ratio: float = 0.7
     held_out: bool = False
-    electronic: bool = False
 
     @property
     def unit(self) -> str:
@@ -101,13 +102,16 @@ class DriveJob:
 class Phase:
     """Jobs that follow one another in one call of fio, on a drive that `prepare` has readied.
 
-    `prepare` overwrite: `written_bytes` of random 4 KiB writes first, which are not measured.
+    `prepare` overwrite: `prepared_bytes` of random 4 KiB writes first, which are not measured.
+    `joined`: its jobs are pieces of one job, from the first one's begin to the last one's end, so
+    that the drive has no pause between them.
     """
 
     name: str
     jobs: tuple[DriveJob, ...]
     prepare: Literal["", "discard", "overwrite"] = ""
     prepared_bytes: int = 0
+    joined: bool = False
 
     @property
     def written_bytes(self) -> int:
@@ -139,6 +143,28 @@ class Plan:
         return sum(phase.written_bytes for phase in self.phases)
 
 
+def join(jobs: Sequence[DriveJob]) -> DriveJob:
+    """The job of which these are the pieces, in their order."""
+    requests = sum(job.requests for job in jobs)
+    return replace(jobs[0], end_ratio=jobs[-1].end_ratio, requests=requests)
+
+
+def rates_of(jobs: Sequence[DriveJob], done_s: NDArray[np.float64]) -> dict[str, float]:
+    """Each piece's rate in bytes/s, from the time at which each request of the whole was done.
+
+    The first piece counts from its first request's end on.
+    """
+    assert len(done_s) == sum(job.requests for job in jobs), "a request is missing"
+    done_s = np.sort(done_s)
+    rates, last = {}, 0
+    for job in jobs:
+        end = last + job.requests - (last == 0)
+        elapsed_s = done_s[end] - done_s[last]
+        rates[job.name] = float((end - last) * job.block_bytes / elapsed_s)
+        last = end
+    return rates
+
+
 def plan_for(kind: str, size_bytes: int, *, discards: bool = True) -> Plan:
     """The jobs for a drive of that class and size; without those that need TRIM if it has none.
 
@@ -163,7 +189,7 @@ def _flash(size_bytes: int, deep: int, *, discards: bool) -> Iterator[Phase]:
     for requests, depth in ((few // 4, 1), (few, 4), (few, deep)):
         job = _random("random write", "write", requests, depth, state="blank", held_out=depth == 4)
         yield Phase(job.name, (job,))
-    yield Phase("sequential fill", tuple(_pieces(size_bytes)))
+    yield Phase("sequential fill", tuple(_pieces(size_bytes)), joined=True)
     yield from (Phase(job.name, (job,)) for job in _reads_of_a_full_drive(deep))
     for share, depth, held_out in ((0.7, 8, False), (0.5, 4, True)):
         job = _random(f"random, {share:.0%} reads", "mixed", 2048, depth, state="full")
@@ -177,11 +203,11 @@ def _flash(size_bytes: int, deep: int, *, discards: bool) -> Iterator[Phase]:
 
 
 def _reads_of_a_full_drive(deep: int) -> Iterator[DriveJob]:
-    yield _random("random read", "read", 3000, 1, state="full")
-    yield _random("random read", "read", 8000, 4, state="full")
-    yield _random("random read", "read", 12_000, 8, state="full", held_out=True)
-    yield _random("random read", "read", 20_000, 16, state="full")
-    yield _random("random read", "read", 40_000, deep, state="full")
+    yield _random("random read", "read", 2000, 1, state="full")
+    yield _random("random read", "read", 4000, 4, state="full")
+    yield _random("random read", "read", 6000, 8, state="full", held_out=True)
+    yield _random("random read", "read", 10_000, 16, state="full")
+    yield _random("random read", "read", 20_000, deep, state="full")
     yield DriveJob(
         name="sequential read",
         op="read",
@@ -221,7 +247,7 @@ def _trims(size_bytes: int) -> Iterator[DriveJob]:
             pattern="sequential",
             block_bytes=size,
             requests=min(100, min(_TRIM_BYTES, size_bytes // 2) // size),
-            figure="latency",
+            figure="median latency",
             state="steady",
             held_out=held_out,
         )
@@ -244,7 +270,7 @@ def _random(
         pattern=pattern,
         block_bytes=_BLOCK,
         requests=requests,
-        figure="latency" if depth == 1 else "rate",
+        figure="median latency" if depth == 1 else "rate",
         queue_depth=depth,
         begin_ratio=span[0],
         end_ratio=span[1],
@@ -267,7 +293,7 @@ def _disk_jobs() -> Iterator[DriveJob]:
         op="read",
         pattern="backward",
         block_bytes=_BLOCK,
-        requests=400,
+        requests=300,
         figure="rate",  # of revolutions: a late answer is made up for by a shorter wait
         end_ratio=1 / 4096,
     )
@@ -279,7 +305,6 @@ def _disk_jobs() -> Iterator[DriveJob]:
         requests=2000,
         figure="median latency",
         begin_ratio=0.25,
-        electronic=True,
     )
     yield DriveJob(
         name="read again, 64 KiB",
@@ -290,14 +315,14 @@ def _disk_jobs() -> Iterator[DriveJob]:
         figure="median latency",
         begin_ratio=0.25,
         span_bytes=_CACHED_BYTES,
-        electronic=True,
     )
-    yield _random("random read, one thousandth", "read", 6000, span=(0.3, 0.301))
-    yield _random("random read, one eighth", "read", 1200, span=(0.3, 0.425))
-    yield _random("random read, everywhere", "read", 1200)
-    yield _random("random read, both ends", "read", 1200, pattern="ends")
-    yield _random("random read, inner half", "read", 800, span=(0.5, 1.0), held_out=True)
-    yield _random("random read, everywhere", "read", 1200, 4, held_out=True)
+    # One is served and one waits: the arm never waits for the host, and has no choice.
+    yield _random("random read, one thousandth", "read", 4000, 2, span=(0.3, 0.301))
+    yield _random("random read, one eighth", "read", 1000, 2, span=(0.3, 0.425))
+    yield _random("random read, everywhere", "read", 1000, 2)
+    yield _random("random read, both ends", "read", 1000, 2, pattern="ends")
+    yield _random("random read, inner half", "read", 700, 2, span=(0.5, 1.0), held_out=True)
+    yield _random("random read, everywhere", "read", 800, 4, held_out=True)
 
 
 def _stream(name: str, begin: float, *, held_out: bool = False) -> DriveJob:
@@ -306,7 +331,7 @@ def _stream(name: str, begin: float, *, held_out: bool = False) -> DriveJob:
         op="read",
         pattern="sequential",
         block_bytes=_FILL_BLOCK,
-        requests=512,
+        requests=384,
         figure="rate",
         queue_depth=4,
         begin_ratio=begin,

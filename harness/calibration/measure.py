@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from harness import mounts
-from harness.calibration.jobs import DriveJob, Phase, Plan
+from harness.calibration.jobs import DriveJob, Phase, Plan, join, rates_of
 from harness.calibration.simulate import simulated
 from harness.devices.live import LiveDevice
 from harness.devices.live.stats import MEAN_BOUND
@@ -31,7 +34,7 @@ from harness.workloads.fio import FioRun
 
 _UNIT: Final = 4096
 _PREPARING_DEPTH: Final = 32
-_ATTEMPTS: Final = 12
+_ATTEMPTS: Final = 10
 _FIO_OPS: Final = {
     ("read", "sequential"): "read",
     ("read", "random"): "randread",
@@ -42,18 +45,18 @@ _FIO_OPS: Final = {
     ("mixed", "random"): "randrw",
 }
 _ENDS: Final = "zoned:50/1:0/98:50/1"
-_FINE_SLOWDOWN: Final = 64
-_ELECTRONIC_SLOWDOWN: Final = 16
+_PHASE_S: Final = 15.0
+_SLOWEST: Final = 1000
+_MOST_PROPOSED: Final = 64
+_MOST_SLOWER: Final = 2  # so many times twice as slow
 _BACKED_UP_SHARE: Final = 4
-_WAY_NS: Final = 40_000
+_HIDING_DEPTH: Final = 32
 _NICE: Final = -15
 """Of fio: an answer is seen when fio gets a processor, so it comes before other work."""
 
 
 class Drive:
     """A drive that may be overwritten from `begin_bytes` on, in its own time."""
-
-    slowdown = 1
 
     def __init__(self, target: Target, begin_bytes: int = 0) -> None:
         self.target = target
@@ -69,10 +72,18 @@ class Drive:
         """Whether it takes TRIM commands."""
         return _discards(self.target.path)
 
-    def begin(self, phase: Phase) -> int:
-        """From here on a phase is measured; returns how much slower than the clock it runs."""
+    def slowdown_for(self, phase: Phase) -> int:
+        """How much slower than the clock the drive is in a phase."""
         del phase
         return 1
+
+    def begin(self, phase: Phase, attempt: int) -> int:
+        """From here on a phase is measured, for the first or a further time.
+
+        Returns how much slower than the clock the drive runs in it.
+        """
+        del attempt
+        return self.slowdown_for(phase)
 
     def check(self, phase: Phase, runs: Sequence[FioRun]) -> None:
         """At the end of one. Raises InvalidRun if its figures cannot be trusted."""
@@ -84,24 +95,36 @@ class Drive:
 
 
 class EmulatedDrive(Drive):
-    """A live device. `slowest`: it runs at least so much slower than the clock."""
+    """A live device, whose time runs slower than ours: the more so, the shorter a phase is.
 
-    def __init__(self, device: LiveDevice, *, flash: bool, slowest: int = 1) -> None:
+    Its speed is changed, and not put back. `expected_s`: how long each phase takes, in the drive's
+    time, as far as that is known before. A phase is stretched to about `_PHASE_S`, so that what the
+    way to the device takes is little.
+    """
+
+    def __init__(
+        self,
+        device: LiveDevice,
+        *,
+        flash: bool,
+        expected_s: Mapping[str, float],
+        least_slowdown: int = 1,
+    ) -> None:
         super().__init__(_EmulatedTarget(device))
         self._device = device
-        self._flash = flash
         self._timeless = "virtual" if flash else "none"
+        self._expected_s = expected_s
         # What a busy machine proposes is no use: a run that it spoils is refused.
-        proposed = min(int(device.stats()["slowdown"]), _FINE_SLOWDOWN)
-        self.slowdown = max(proposed, slowest)
+        proposed = min(int(device.stats()["slowdown"]), _MOST_PROPOSED)
+        self._least = max(proposed, least_slowdown)
         device.set_speed(self._timeless)
 
-    def begin(self, phase: Phase) -> int:
-        """The device may run slower yet than it proposes, so that the way to it is nothing.
+    def begin(self, phase: Phase, attempt: int) -> int:
+        """What this machine did not carry runs slower. Between phases the device's time stands.
 
-        Its time runs in phases only: a drive that is left alone works for itself.
+        For a drive that is left alone works for itself.
         """
-        slowdown = self._slowdown_for(phase)
+        slowdown = self.slowdown_for(phase) << min(attempt, _MOST_SLOWER)
         self._device.set_speed("real", slowdown)
         self._device.reset()
         return slowdown
@@ -112,25 +135,16 @@ class EmulatedDrive(Drive):
         self._device.set_speed(self._timeless)
         if not seen["valid"]:
             raise InvalidRun(f"{phase.name}: the run is not valid: {'; '.join(seen['problems'])}")
-        if phase.jobs[0].figure != "latency":  # a rate's queue hides it, a median has none of it
-            return
-        host_ns = runs[0].busiest.latency_mean_ns / seen["slowdown"]
-        device_ns = seen["model_latency"]["mean_ns"]
-        if abs(host_ns - device_ns) > _bound_ns(device_ns, seen["slowdown"]):
-            raise InvalidRun(
-                f"{phase.name}: the device took {device_ns / 1e3:.1f} us, the host saw "
-                f"{host_ns / 1e3:.1f} us: this machine is too busy"
-            )
+        hidden = phase.joined or phase.jobs[0].queue_depth >= _HIDING_DEPTH
+        if self._timeless == "virtual" and not hidden:
+            _check_host(phase, runs[0], seen)
 
-    def _slowdown_for(self, phase: Phase) -> int:
-        """Latencies of some us need more than the drive's own, deep queues of writes less."""
-        if not self._flash:
-            electronic = any(job.electronic for job in phase.jobs)
-            return max(self.slowdown, _ELECTRONIC_SLOWDOWN if electronic else 1)
-        if all(job.queue_depth == 1 for job in phase.jobs):
-            return max(self.slowdown, _FINE_SLOWDOWN)
-        backed_up = all(job.waits_for_flash for job in phase.jobs)
-        return -(-self.slowdown // _BACKED_UP_SHARE) if backed_up else self.slowdown
+    def slowdown_for(self, phase: Phase) -> int:
+        """Where requests queue for programs each takes milliseconds: less is enough."""
+        if all(job.waits_for_flash for job in phase.jobs):
+            return -(-self._least // _BACKED_UP_SHARE)
+        wanted = round(_PHASE_S / self._expected_s.get(phase.name, _PHASE_S))
+        return min(max(wanted, self._least), _SLOWEST)
 
     @contextmanager
     def unpaced(self) -> Iterator[None]:
@@ -139,12 +153,24 @@ class EmulatedDrive(Drive):
         yield
 
 
-def _bound_ns(device_ns: float, slowdown: int) -> float:
-    """By how much the host may see another mean latency than the device has, in its time.
+def _check_host(phase: Phase, run: FioRun, seen: Mapping[str, Any]) -> None:
+    """Raises InvalidRun where the host saw other latencies than the device had.
 
-    A hundredth; or what the way is known to, if that is not more than a run may be late.
+    A disk's queue, a deep one and that of a fill hide what the host takes; nothing else does.
     """
-    return max(0.01 * device_ns, min(_WAY_NS / slowdown, MEAN_BOUND * device_ns))
+    if phase.jobs[0].figure == "rate":
+        ios = sum(op.ios for op in run.ops.values())
+        host_ns = sum(op.ios * op.latency_mean_ns for op in run.ops.values()) / ios
+        device_ns = seen["model_latency"]["mean_ns"]
+    else:
+        host_ns = run.busiest.latency_p50_ns
+        device_ns = seen["model_latency"]["p50_ns"]
+    host_ns /= seen["slowdown"]
+    if abs(host_ns / device_ns - 1.0) > MEAN_BOUND:
+        raise InvalidRun(
+            f"{phase.name}: the device took {device_ns / 1e3:.1f} us, the host saw "
+            f"{host_ns / 1e3:.1f} us: this machine is too busy"
+        )
 
 
 @dataclass(frozen=True)
@@ -193,21 +219,47 @@ def file_drive(target: Scratch) -> Drive:
     return Drive(FileTarget(target), HEADER_BYTES)
 
 
+def emulated_drive(
+    device: LiveDevice, plan: Plan, generic: DeviceProfile, least_slowdown: int = 1
+) -> EmulatedDrive:
+    """A live device for a plan; the generic drive says how long its phases might take.
+
+    It runs at least `least_slowdown` times slower than the clock: more on a busy machine.
+    """
+    expected = expected_s(plan, simulated(generic, plan, plan.jobs))
+    return EmulatedDrive(
+        device,
+        flash=plan.kind != "hdd",
+        expected_s=expected,
+        least_slowdown=least_slowdown,
+    )
+
+
 def steps(plan: Plan, drive: Drive, generic: DeviceProfile) -> list[Step]:
     """What a calibration would do, phase by phase; times are those of the generic drive."""
     expected = simulated(generic, plan, plan.jobs)
+    phase_s = expected_s(plan, expected)
     found = []
     for phase in plan.phases:
         for what, command, written in _preparation(phase, drive):
             seconds = written / _overwriting_rate(plan, expected)
             found.append(Step(what, tuple(command), written, seconds))
         if phase.jobs:
-            options = [_options(job, drive) for job in phase.jobs]
-            seconds = sum(_expected_s(job, expected[job.name]) for job in phase.jobs)
+            jobs = [join(phase.jobs)] if phase.joined else phase.jobs
+            command = fio.command(drive.target.path, [_options(job, drive) for job in jobs])
             written = sum(job.written_bytes for job in phase.jobs)
-            command = fio.command(drive.target.path, options)
-            found.append(Step(phase.name, tuple(command), written, seconds * drive.slowdown))
+            seconds = phase_s[phase.name] * drive.slowdown_for(phase)
+            found.append(Step(phase.name, tuple(command), written, seconds))
     return found
+
+
+def expected_s(plan: Plan, figures: Mapping[str, float]) -> dict[str, float]:
+    """How long each phase takes on a drive with these figures, in its time."""
+    return {
+        phase.name: sum(_expected_s(job, figures[job.name]) for job in phase.jobs)
+        for phase in plan.phases
+        if phase.jobs
+    }
 
 
 def _overwriting_rate(plan: Plan, expected: Mapping[str, float]) -> float:
@@ -238,28 +290,44 @@ def measure(
 
 
 def _measured(phase: Phase, drive: Drive, tell: Callable[[str], None]) -> dict[str, float]:
-    for attempt in range(_ATTEMPTS, 0, -1):
+    for attempt in range(_ATTEMPTS):
         if any(job.writes for job in phase.jobs):
             drive.target.permit(phase.name, sum(job.written_bytes for job in phase.jobs))
         try:
-            return _once(phase, drive, tell)
+            return _once(phase, drive, attempt, tell)
         except InvalidRun as error:
-            if attempt == 1 or not phase.repeatable:
+            if attempt + 1 == _ATTEMPTS or not phase.repeatable:
                 raise
             tell(f"once more: {error}")
     raise AssertionError
 
 
-def _once(phase: Phase, drive: Drive, tell: Callable[[str], None]) -> dict[str, float]:
-    options = [_options(job, drive) for job in phase.jobs]
-    slowdown = drive.begin(phase)
-    runs = fio.run_in_turn(drive.target.path, options)
-    drive.check(phase, runs)
-    figures = {}
-    for job, run in zip(phase.jobs, runs, strict=True):
-        figures[job.name] = _figure(job, run, slowdown)
+def _once(
+    phase: Phase, drive: Drive, attempt: int, tell: Callable[[str], None]
+) -> dict[str, float]:
+    slowdown = drive.begin(phase, attempt)
+    if phase.joined:
+        figures = _pieces(phase, drive, slowdown)
+    else:
+        options = [_options(job, drive) for job in phase.jobs]
+        runs = fio.run_in_turn(drive.target.path, options)
+        drive.check(phase, runs)
+        pairs = zip(phase.jobs, runs, strict=True)
+        figures = {job.name: _figure(job, run, slowdown) for job, run in pairs}
+    for job in phase.jobs:
         tell(f"{job.name}: {_told(figures[job.name], job.unit)}")
     return figures
+
+
+def _pieces(phase: Phase, drive: Drive, slowdown: int) -> dict[str, float]:
+    """From fio's log of when each request was done."""
+    options = _options(join(phase.jobs), drive)
+    with tempfile.TemporaryDirectory(prefix="flashlab-calibration-") as folder:
+        log = {"write_bw_log": f"{folder}/done"}
+        run = fio.run(drive.target.path, {**options, **log})
+        drive.check(phase, [run])
+        times_ms = np.loadtxt(f"{folder}/done_bw.1.log", delimiter=",", usecols=0, ndmin=1)
+    return rates_of(phase.jobs, times_ms / 1e3 / slowdown)
 
 
 def _figure(job: DriveJob, run: FioRun, slowdown: int) -> float:
@@ -267,9 +335,7 @@ def _figure(job: DriveJob, run: FioRun, slowdown: int) -> float:
         raise DeviceError(f"{job.name}: fio did nothing")
     if job.figure == "rate":
         return sum(op.bytes for op in run.ops.values()) / run.elapsed_s * slowdown
-    op = run.busiest
-    latency_ns = op.latency_mean_ns if job.figure == "latency" else op.latency_p50_ns
-    return latency_ns / 1e9 / slowdown
+    return run.busiest.latency_p50_ns / 1e9 / slowdown
 
 
 def _told(value: float, unit: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.calibration.jobs import DriveJob, Plan, plan_for
+from harness.calibration.jobs import DriveJob, Plan, join, plan_for, rates_of
 from harness.devices.model import OPS, Device, Job, Run
 from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile
 from harness.devices.scaling import scaled_to
@@ -61,13 +61,25 @@ def _flash(profile: SsdProfile, jobs: list[DriveJob], plan: Plan) -> dict[str, f
         device = Device(profile, seed=_SEED)
         device.precondition(overwrites=overwrites, seed=_SEED)
         figures |= {job.name: _figure(device, job) for job in wanted}
-    blank = [job for job in jobs if job.state == "blank"]
-    streams = any(job.pattern == "sequential" for job in blank)
-    device = Device(profile, seed=_SEED)
-    for job in plan.jobs if blank else ():  # each takes of the SLC cache
-        if job.state == "blank" and (streams or job in blank):
-            figures[job.name] = _figure(device, job)
+    if any(job.state == "blank" for job in jobs):
+        figures |= _blank(profile, jobs, plan)
     return {job.name: figures[job.name] for job in jobs}
+
+
+def _blank(profile: SsdProfile, jobs: list[DriveJob], plan: Plan) -> dict[str, float]:
+    """Each phase takes of the SLC cache what the next ones have not."""
+    device = Device(profile, seed=_SEED)
+    figures: dict[str, float] = {}
+    filled = any(job.pattern == "sequential" and job.state == "blank" for job in jobs)
+    for phase in plan.phases:
+        for job in phase.jobs if not phase.joined else ():
+            if job.state == "blank" and (filled or job in jobs):
+                figures[job.name] = _figure(device, job)
+        if phase.joined and filled:
+            run = _run(device, join(phase.jobs), rows=True)
+            done_ns = run.rows.submitted_ns + run.rows.latency_ns
+            figures |= rates_of(phase.jobs, done_ns.to_numpy() / 1e9)
+    return figures
 
 
 def _longer(job: DriveJob) -> DriveJob:
@@ -77,15 +89,13 @@ def _longer(job: DriveJob) -> DriveJob:
 
 
 def _figure(device: Device, job: DriveJob) -> float:
-    run = _run(device, job)
+    run = _run(device, job, rows=job.figure == "median latency")
     if job.figure == "rate":
         return run.bytes_per_s
-    if job.figure == "median latency":
-        return float(run.rows.latency_ns.median()) / 1e9  # a histogram's is one of its steps
-    return run.ops[job.op].latency_mean_ns / 1e9
+    return float(run.rows.latency_ns.median()) / 1e9  # a histogram's is one of its steps
 
 
-def _run(device: Device, job: DriveJob) -> Run:
+def _run(device: Device, job: DriveJob, *, rows: bool) -> Run:
     begin, end = job.range_bytes(device.capacity_bytes)
     if job.pattern in ("backward", "ends"):
         return device.replay([_requests(job, begin, end)], queue_depth=job.queue_depth)
@@ -101,7 +111,7 @@ def _run(device: Device, job: DriveJob) -> Run:
             requests=job.requests,
             seed=_SEED,
         ),
-        rows=job.figure == "median latency",
+        rows=rows,
     )
 
 

@@ -368,7 +368,7 @@ class HardwareBench:
         """Fingerprint of this machine and of the drive."""
         if self._target is not None:
             if device != DEVICE:
-                raise BadParameter(f"a file is one device, {DEVICE!r}, not {device!r}")
+                raise BadParameter(f"a file has one device, {DEVICE!r}, not {device!r}")
             place = self._target if self._target.exists() else self._target.absolute().parent
             return {**fingerprint.machine(), **fingerprint.storage_of(place)}
         drive = fingerprint.of_drive(self.drive(device))
