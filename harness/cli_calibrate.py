@@ -7,7 +7,7 @@ import shlex
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from harness.calibration.measure import Drive
     from harness.devices.targets import Step
     from harness.experiments.sort_merge_join.calibrate import Calibration
+    from harness.paths import Project
+    from harness.tiers.simulated import SimulatedBench
+
+_Parameters = TypeVar("_Parameters")
+_Found = TypeVar("_Found")
 
 app = typer.Typer(
     help="Fits what no document says: of a paper's machine, or of a drive of one's own.",
@@ -212,19 +217,31 @@ def _say_written(calibrate: Callable[[bool], list[str]], write: bool) -> None:
         _say(f"written: {', '.join(changed) or 'nothing, all values stay'}")
 
 
+def _on_its_models(
+    project: Project,
+    experiment: str,
+    kind: type[_Parameters],
+    fit: Callable[[_Parameters, SimulatedBench, Path], _Found],
+) -> _Found:
+    """What a fit finds on an experiment's simulated bench, as params.yaml has it."""
+    from harness.runs import open_session
+    from harness.tiers.simulated import SimulatedBench
+
+    with open_session(project, experiment, "simulated") as session:
+        parameters, bench = session.parameters, session.bench
+        assert isinstance(parameters, kind)
+        assert isinstance(bench, SimulatedBench)
+        return fit(parameters, bench, project.published)
+
+
 def _calibrate_sort_merge_join(write: bool) -> list[str]:
     from harness.experiments.sort_merge_join import calibrate as fitting
     from harness.experiments.sort_merge_join.grid import Parameters
     from harness.paths import find_project
-    from harness.runs import host_name, open_session
-    from harness.tiers.simulated import SimulatedBench
+    from harness.runs import host_name
 
     project = find_project()
-    with open_session(project, "sort_merge_join", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
+    found = _on_its_models(project, "sort_merge_join", Parameters, fitting.calibrate)
     _print_calibration(found)
     host = host_name(project, "sort_merge_join")
     return fitting.write(project.profiles, host, found.values) if write else []
@@ -235,15 +252,10 @@ def _calibrate_trim_fallocate(write: bool) -> list[str]:
     from harness.experiments.trim_fallocate import calibrate as fitting
     from harness.experiments.trim_fallocate.grid import Parameters
     from harness.paths import find_project
-    from harness.runs import device_name, open_session
-    from harness.tiers.simulated import SimulatedBench
+    from harness.runs import device_name
 
     project = find_project()
-    with open_session(project, "trim_fallocate", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
+    found = _on_its_models(project, "trim_fallocate", Parameters, fitting.calibrate)
     _console().print(
         f"{fitting.FITTED} of {fitting.DEVICE}: {found.command_time_ns / 1e6:g} ms gives "
         f"{found.ratio:.3f}, the paper has {found.paper_ratio:.3f} ({found.evaluations} runs)"
@@ -259,15 +271,10 @@ def _calibrate_msdj_tpcc(write: bool) -> list[str]:
     from harness.experiments.msdj_tpcc import calibrate as fitting
     from harness.experiments.msdj_tpcc.grid import Parameters
     from harness.paths import find_project
-    from harness.runs import device_name, open_session
-    from harness.tiers.simulated import SimulatedBench
+    from harness.runs import device_name
 
     project = find_project()
-    with open_session(project, "msdj_tpcc", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
+    found = _on_its_models(project, "msdj_tpcc", Parameters, fitting.calibrate)
     _console().print(
         f"{fitting.FITTED} of {fitting.DEVICE}: {found.overprovision_ratio:g} gives a WAF of "
         f"{found.waf_ratio:.3f}, the paper has {found.paper_waf_ratio:.3f} "
@@ -283,15 +290,10 @@ def _calibrate_delayed_trim(write: bool) -> list[str]:
     from harness.experiments.delayed_trim import calibrate as fitting
     from harness.experiments.delayed_trim.grid import Parameters
     from harness.paths import find_project
-    from harness.runs import device_name, open_session
-    from harness.tiers.simulated import SimulatedBench
+    from harness.runs import device_name
 
     project = find_project()
-    with open_session(project, "delayed_trim", "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
-        found = fitting.calibrate(parameters, bench, project.published)
+    found = _on_its_models(project, "delayed_trim", Parameters, fitting.calibrate)
     for name, value_ns in found.values.items():
         _console().print(f"{name}: {value_ns / 1e3:g} us")
     for row in found.cells.itertuples():
