@@ -90,6 +90,12 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=CLAIMED", help="hardware: a claimed drive for a device"),
     ] = None,
+    journal: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=CLAIMED", help="hardware: a claimed FDP namespace for a drive's journal"
+        ),
+    ] = None,
     write_budget: Annotated[
         str, typer.Option(metavar="SIZE", help="hardware: what each drive may be written at most")
     ] = "",
@@ -126,6 +132,7 @@ def run(
         overrides=_pairs(override, "--override"),
         target=file,
         drives=_pairs(drive, "--drive"),
+        journals=_pairs(journal, "--journal"),
         write_budget_bytes=parse_size_option(write_budget) if write_budget else 0,
         queue=_pairs(queue, "--queue"),
     )

@@ -7,9 +7,9 @@ takes, is what the device models say of the same point: an expectation. The limi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from harness import experiments
-from harness.devices import filesystems, fingerprint, guard
+from harness.devices import external_journal, filesystems, fingerprint, guard
 from harness.devices.discovery import Drive
 from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.targets import Step
@@ -29,13 +29,14 @@ from harness.experiments.delayed_trim.grid import OWN
 from harness.paths import Project
 from harness.runs import Options, default_parameters, modelled, open_session
 from harness.tiers.base import Cancel
-from harness.tiers.hardware import RealDevice
+from harness.tiers.hardware import RealDevice, is_journal_apart
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpch import RECORD_BYTES
 
 _DISCARD_BYTES_PER_S: Final = 10 << 30
+_MEASURED: Final = "measure, as the model expects it"
 _FILL_BYTES_PER_S: Final = {True: 100 << 20, False: 400 << 20}
 """What a disk and a flash drive are expected to take in order, for what is not simulated."""
 
@@ -57,12 +58,16 @@ class DrivePlan:
 def plan(project: Project, experiment: str, options: Options) -> list[DrivePlan]:
     """A plan for each claimed drive. Raises whatever the run itself would; writes nothing."""
     drives = {device: guard.check(name, project) for device, name in options.drives.items()}
+    journals = {device: guard.check(name, project) for device, name in options.journals.items()}
     with open_session(project, experiment, "hardware", options) as session:
         session.reserve()
-        return [
-            _drive_plan(project, session.experiment, session.parameters, name, drive, options)
+        plans = [
+            _drive_plan(
+                project, session.experiment, session.parameters, name, drive, options, journals
+            )
             for name, drive in drives.items()
         ]
+    return [made for pair in plans for made in pair if made.steps]
 
 
 def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
@@ -78,7 +83,7 @@ def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
         parameters = default_parameters(project, name, "hardware")
         for device, drive in drives.items():
             with suppress(HarnessError):  # no such drive in this experiment
-                made = _drive_plan(project, experiment, parameters, device, drive, Options())
+                made, _ = _drive_plan(project, experiment, parameters, device, drive, Options())
                 time_s = sum(step.expected_s for step in made.steps)
                 rows.append((name, device, made.points, made.written_bytes, time_s))
     columns = ["experiment", "device", "points", "written_bytes", "time_s"]
@@ -92,14 +97,17 @@ def _drive_plan(
     device: str,
     drive: Drive,
     options: Options,
-) -> DrivePlan:
-    budget = options.write_budget_bytes or guard.BUDGET_DRIVE_WRITES * drive.size_bytes
-    bench = _PlanBench({device: drive})
+    journals: Mapping[str, Drive] | None = None,
+) -> tuple[DrivePlan, DrivePlan]:
+    """Of a drive, and of the namespace for its journals; without one that has no steps."""
+    journal = (journals or {}).get(device)
+    bench = _PlanBench({device: drive}, {device: journal} if journal else {})
     points = experiment.points(parameters, bench)
     steps: list[Step] = []
+    apart: list[Step] = []
     with modelled(project, experiment.name, {device: drive.rotational}) as models:
         for point in points:
-            bench.steps = []
+            bench.steps, bench.journal_steps = [], []
             with suppress(_Enough):
                 experiment.run_point(point, parameters, bench, project.raw)
             try:
@@ -108,14 +116,34 @@ def _drive_plan(
                 measured = Step(f"measure (the model cannot say: {error})", (), 0, 0.0)
             else:
                 measured = _measured_part(experiment.name, point, run)
+                if bench.journal_steps:
+                    measured, beside = _without_journal(measured, run)
+                    bench.journal_steps.append(beside)
             steps += [*bench.steps, measured]
+            apart += bench.journal_steps
+    plan = _titled(device, drive, len(points), steps, options)
+    users = sum(step.what == _MEASURED for step in apart)
+    return plan, _titled(f"{device}'s journal", journal or drive, users, apart, options)
+
+
+def _titled(
+    name: str, drive: Drive, points: int, steps: Sequence[Step], options: Options
+) -> DrivePlan:
+    budget = options.write_budget_bytes or guard.BUDGET_DRIVE_WRITES * drive.size_bytes
     written = sum(step.written_bytes for step in steps)
     title = (
-        f"{device}: {drive.node} ({drive.model}, {format_bytes(drive.size_bytes)}): "
-        f"{len(points)} points, {format_bytes(written)} expected to be written, "
+        f"{name}: {drive.node} ({drive.model}, {format_bytes(drive.size_bytes)}): "
+        f"{points} points, {format_bytes(written)} expected to be written, "
         f"{format_bytes(budget)} allowed"
     )
-    return DrivePlan(title, len(points), tuple(steps))
+    return DrivePlan(title, points, tuple(steps))
+
+
+def _without_journal(measured: Step, run: Measurement) -> tuple[Step, Step]:
+    """What the model writes, where the journal is on another namespace: home, and to that one."""
+    journal = int(run.metrics["journal_written_bytes"])
+    home = replace(measured, written_bytes=measured.written_bytes - journal)
+    return home, replace(measured, written_bytes=journal)
 
 
 def _as_modelled(point: Point) -> Point:
@@ -128,7 +156,7 @@ def _as_modelled(point: Point) -> Point:
 def _measured_part(experiment: str, point: Point, run: Measurement) -> Step:
     command = ("harness", "run", experiment, "#", point.label)
     written, time_s = _written_bytes(point.values, run.metrics), _seconds(point.values, run.metrics)
-    return Step("measure, as the model expects it", command, written, time_s)
+    return Step(_MEASURED, command, written, time_s)
 
 
 def _written_bytes(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> int:
@@ -158,11 +186,14 @@ class _Enough(Exception):
 class _PlanDevice(RealDevice):
     """Notes what would be overwritten, and overwrites nothing."""
 
-    def __init__(self, drive: Drive, steps: list[Step], part_bytes: int) -> None:
+    def __init__(
+        self, drive: Drive, journal: Drive | None, bench: _PlanBench, part_bytes: int
+    ) -> None:
         super().__init__(guard.part_of(drive))
         self.size_bytes = guard.room_bytes(drive)
         self._drive = drive
-        self._steps = steps
+        self._journal = journal
+        self._bench = bench
         self._part_bytes = part_bytes or self.size_bytes
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
@@ -186,6 +217,14 @@ class _PlanDevice(RealDevice):
         """What mke2fs is told; the rest writes through the file system."""
         del dirty_bytes, discard, commit_s, journal_mode
         whole = size_bytes or self._part_bytes
+        if self._journal is not None:
+            data, journal = guard.Part(self._drive), guard.Part(self._journal)
+            apart, home = external_journal.steps(
+                data, journal, size_bytes=whole, journal_bytes=journal_bytes, inodes=inodes
+            )
+            self._bench.journal_steps.append(apart)
+            self._bench.steps.append(home)
+            raise _Enough
         command = filesystems.make_command(
             self.path, whole, inodes=inodes, journal_bytes=journal_bytes
         )
@@ -206,7 +245,7 @@ class _PlanDevice(RealDevice):
 
     def _note(self, what: str, command: tuple[str, ...], written_bytes: int) -> None:
         time_s = written_bytes / _FILL_BYTES_PER_S[self._drive.rotational]
-        self._steps.append(Step(what, command, written_bytes, time_s))
+        self._bench.steps.append(Step(what, command, written_bytes, time_s))
 
 
 class _PlanBench:
@@ -215,10 +254,12 @@ class _PlanBench:
     tier = "hardware"
     parallel = 1
 
-    def __init__(self, drives: Mapping[str, Drive]) -> None:
+    def __init__(self, drives: Mapping[str, Drive], journals: Mapping[str, Drive]) -> None:
         self.cancel = Cancel()
         self.steps: list[Step] = []
+        self.journal_steps: list[Step] = []
         self._drives = drives
+        self._journals = journals
 
     @property
     def devices(self) -> list[str]:
@@ -247,10 +288,13 @@ class _PlanBench:
         size_bytes: int = 0,
     ) -> Iterator[RealDevice]:
         """A stand-in; before it, the discard that empties the drive."""
-        del needed_bytes, overrides, seed, trace
-        drive = self._drives[device]
-        if drive.trim:
-            command = ("blkdiscard", str(guard.part_of(drive)))
-            time_s = drive.size_bytes / _DISCARD_BYTES_PER_S
-            self.steps.append(Step("empty the drive", command, 0, time_s))
-        yield _PlanDevice(drive, self.steps, size_bytes)
+        del needed_bytes, seed, trace
+        drive, journal = self._drives[device], self._journals.get(device)
+        if not is_journal_apart(overrides):
+            journal = None
+        for which, steps in ((drive, self.steps), (journal, self.journal_steps)):
+            if which is not None and which.trim:
+                command = ("blkdiscard", str(guard.part_of(which)))
+                time_s = which.size_bytes / _DISCARD_BYTES_PER_S
+                steps.append(Step("empty the drive", command, 0, time_s))
+        yield _PlanDevice(drive, journal, self, size_bytes)

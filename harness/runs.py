@@ -66,8 +66,8 @@ class Options(BaseModel):
     names, `overrides` single profile parameters, `host` the profile of the simulated host (a name,
     or a path that ends in .yaml). Of the hardware tier: `drives` are claimed drives, by the
     experiment's names for its devices, `write_budget_bytes` what each of them may be written (0:
-    guard.BUDGET_DRIVE_WRITES times its size), `queue` settings of their queues in sysfs; or
-    `target`, a file or loop device.
+    guard.BUDGET_DRIVE_WRITES times its size), `queue` settings of their queues in sysfs, `journals`
+    claimed namespaces for journals with a stream of their own; or `target`, a file or loop device.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -80,6 +80,7 @@ class Options(BaseModel):
     drives: dict[str, str] = {}
     write_budget_bytes: int = 0
     queue: dict[str, str] = {}
+    journals: dict[str, str] = {}
 
 
 @contextmanager
@@ -451,8 +452,16 @@ def _make_bench(
         raise BadParameter(
             "a real device has no profile: --device and --override are for simulated"
         )
-    budget = options.write_budget_bytes
-    with HardwareBench(options.target, options.drives, budget, project, options.queue) as hardware:
+    if unknown := set(options.journals) - set(options.drives):
+        raise BadParameter(f"--journal {min(unknown)}=...: there is no --drive of that name")
+    with HardwareBench(
+        options.target,
+        options.drives,
+        options.write_budget_bytes,
+        project,
+        options.queue,
+        options.journals,
+    ) as hardware:
         yield hardware
 
 

@@ -261,7 +261,7 @@ class Machine:
         with suppress(OSError):
             page = (folder / "device" / "vpd_pg80").read_bytes()
             length = int.from_bytes(page[2:4], "big")
-            if page[1] == 0x80 and len(page) >= 4 + length:
+            if page[1:2] == b"\x80" and len(page) >= 4 + length:
                 return _SANE.sub("", page[4 : 4 + length].decode("ascii", "replace")).strip()
         return ""
 

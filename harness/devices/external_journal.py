@@ -23,28 +23,35 @@ _PACE_BYTES_PER_S: Final = 100e6  # slow, rather than fast
 
 
 def steps(
-    data: Target, journal: Target, *, journal_bytes: int = 0, inodes: int = INODES
+    data: Target,
+    journal: Target,
+    *,
+    size_bytes: int = 0,
+    journal_bytes: int = 0,
+    inodes: int = INODES,
 ) -> tuple[Step, Step]:
     """What is overwritten: the journal's device first, since the file system notes its identity.
 
-    `journal_bytes`: whole MiB; 0: as much of the journal's target as a journal may have. Raises
-    BadParameter, TargetError (targets that are too small, or the same).
+    `size_bytes`: of the file system; 0: all of the data's target. `journal_bytes`: whole MiB; 0: as
+    much of the journal's target as a journal may have. Raises BadParameter, TargetError (targets
+    that are too small, or the same).
     """
     if data.path.resolve() == journal.path.resolve():
         raise TargetError(
             f"{data.path} cannot have its own journal beside itself: give two targets"
         )
-    size_bytes = journal_bytes or _most_bytes(journal)
-    if size_bytes > journal.size_bytes:
+    whole_journal = journal_bytes or _most_bytes(journal)
+    if whole_journal > journal.size_bytes:
         raise TargetError(
-            f"a journal of {format_bytes(size_bytes)} does not fit on {journal.path}, which has "
+            f"a journal of {format_bytes(whole_journal)} does not fit on {journal.path}, which has "
             f"{format_bytes(journal.size_bytes)}: choose a smaller one"
         )
     files = filesystems.make_command(
-        data.path, data.size_bytes, inodes=inodes, journal=journal.path
+        data.path, size_bytes or data.size_bytes, inodes=inodes, journal=journal.path
     )
+    command = filesystems.journal_command(journal.path, whole_journal)
     return (
-        _step("make a journal", filesystems.journal_command(journal.path, size_bytes), size_bytes),
+        _step("make a journal", command, whole_journal),
         _step("make a file system", files, inodes * filesystems.INODE_BYTES),
     )
 
@@ -54,6 +61,7 @@ def external_journal(
     data: Target,
     journal: Target,
     *,
+    size_bytes: int = 0,
     dirty_bytes: int = 0,
     commit_s: float = COMMIT_S,
     discard: bool = False,
@@ -66,11 +74,10 @@ def external_journal(
     not flush the data's device if the journal is on another one. Parameters as of filesystems.ext4
     and `steps`. Root only. Raises what these raise; TargetError if a target may not be overwritten.
     """
-    for target, step in zip(
-        (journal, data),
-        steps(data, journal, journal_bytes=journal_bytes, inodes=inodes),
-        strict=True,
-    ):
+    planned = steps(
+        data, journal, size_bytes=size_bytes, journal_bytes=journal_bytes, inodes=inodes
+    )
+    for target, step in zip((journal, data), planned, strict=True):
         target.permit(step.what, step.written_bytes)
         filesystems.run_mke2fs(step.command)
     with filesystems.mounted(

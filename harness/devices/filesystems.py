@@ -42,6 +42,7 @@ JOURNAL_BLOCKS: Final = (1024, 10_240_000)
 
 _MIB: Final = 1 << 20
 _BLOCK_SIZE: Final = re.compile(r"^Block size: +(\d+)$", re.MULTILINE)
+_JOURNAL_DEVICE: Final = re.compile(r"^Journal device:\s+(0x[0-9a-f]+)$", re.MULTILINE)
 _EXTENTS_HEAD: Final = ["Level", "Entries", "Logical", "Physical", "Length", "Flags"]
 _EXTENT: Final = re.compile(r" *\d+/ *\d+ +\d+/ *\d+ +(\d+) - +(\d+) +(\d+) - +(\d+) +(\d+) *")
 
@@ -185,6 +186,19 @@ def check(device: Path) -> str:
 def device_of(folder: Path) -> Path:
     """The block device that a folder's file system lies on."""
     return Path("/dev") / (_SYSFS / mounts.number_of(folder)).resolve().name
+
+
+def journal_device(device: Path) -> Path | None:
+    """The device that an ext4's journal is on, if that is another one; None if it is inside.
+
+    As the superblock of a mounted file system has it: the kernel notes the device of journal_path
+    there. Raises TargetError (no ext4), MissingTool.
+    """
+    found = _JOURNAL_DEVICE.search(_run("dumpe2fs", "-h", str(device)))
+    if found is None:
+        return None
+    number = int(found[1], 16)
+    return Path("/dev") / (_SYSFS / f"{os.major(number)}:{os.minor(number)}").resolve().name
 
 
 def journal_extents(target: Path, offset_bytes: int = 0) -> list[tuple[int, int]]:

@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +43,8 @@ BUDGET_DRIVE_WRITES: Final = 2
 """How often a run may write the whole drive, unless it is told otherwise."""
 
 _LEAST_BYTES: Final = 64 << 20
+_LOCK_PATIENCE_S: Final = 15.0
+_LOCK_POLL_S: Final = 0.05
 _PAGE_BYTES: Final = 4096
 _PARTITION_NAME: Final = re.compile(r"-part\d+$")
 
@@ -180,7 +183,7 @@ def claimed(
     claim = lab_file.find(path, name)
     drive = _found_again(claim)
     with contextlib.ExitStack() as stack:
-        stack.callback(os.close, _lock(drive))
+        stack.enter_context(_locked(drive))
         _remove_leftovers(drive, claim)
         machine = Machine()
         _check_facts(drive, machine)
@@ -436,15 +439,30 @@ def _held(drive: Drive) -> Iterator[int]:
         os.close(fd)
 
 
-def _lock(drive: Drive) -> int:
-    """The lock by which udev and other runs leave a drive alone (systemd, BLOCK_DEVICE_LOCKING)."""
+@contextlib.contextmanager
+def _locked(drive: Drive) -> Iterator[None]:
+    """The lock by which udev and other runs leave a drive alone (systemd, BLOCK_DEVICE_LOCKING).
+
+    udev itself holds it for as long as it looks at a drive that somebody has just written to.
+    """
     fd = _open(drive.node, os.O_RDONLY)
+    end_s = time.monotonic() + _LOCK_PATIENCE_S
+    try:
+        while not _lock(fd):
+            if time.monotonic() > end_s:
+                raise TargetError(f"{drive.node} is locked by another run: wait for it")
+            time.sleep(_LOCK_POLL_S)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(fd)
-        raise TargetError(f"{drive.node} is locked by another run: wait for it") from None
-    return fd
+        return False
+    return True
 
 
 def _open(node: Path, flags: int) -> int:
@@ -516,10 +534,13 @@ def _token_in(page: bytes) -> str | None:
 
 
 def _read_direct(fd: int, begin_bytes: int, length_bytes: int) -> bytes:
-    at = begin_bytes // _PAGE_BYTES * _PAGE_BYTES
+    """Exactly these bytes, past the page cache, which wants whole pages. Raises TargetError."""
+    before = begin_bytes % _PAGE_BYTES
     with mmap.mmap(-1, length_bytes + _PAGE_BYTES) as buffer:
-        got = os.preadv(fd, [buffer], at)
-        return buffer[:got]
+        got = os.preadv(fd, [buffer], begin_bytes - before)
+        if got < before + length_bytes:
+            raise TargetError(f"{length_bytes} bytes at {begin_bytes} could not be read: refused")
+        return buffer[before : before + length_bytes]
 
 
 def _header_command(drive: Drive) -> tuple[str, ...]:

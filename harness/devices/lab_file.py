@@ -39,7 +39,7 @@ class Claim(BaseModel):
     wwn: str
     size_bytes: Annotated[int, Field(gt=0)]
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    claimed_at: str
+    claimed_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")]
 
     @property
     def identity(self) -> tuple[str, str, str, int]:

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices import conditions, filesystems, fingerprint, guard, scratch
+from harness.devices import conditions, filesystems, fingerprint, guard, placement, scratch
 from harness.devices.discovery import Drive
+from harness.devices.external_journal import external_journal
 from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.guard import ClaimedDrive
 from harness.devices.profiles import NamedRange
@@ -39,6 +40,11 @@ from harness.workloads.tpch import RECORD_BYTES, expand
 
 DEVICE = "file"
 assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the target's marker"
+NO_JOURNAL: Final = (
+    "a real drive does not place writes by their address: its host has to name the stream. For "
+    "ext4's journal claim a second namespace with an FDP placement handle of its own, and name it "
+    "with --journal; see hardware/msdj/README.md"
+)
 _CHUNK_RECORDS = 1 << 16
 _WATCH_S = 1.0
 WEAR_BY: Final[Mapping[str, reading.Transport]] = {
@@ -123,11 +129,7 @@ class RealDevice(ABC):
     def streams(self, ranges: Sequence[NamedRange]) -> None:
         """Raises TargetError, unless there are none: a drive does not place writes by address."""
         if ranges:
-            raise TargetError(
-                "a real drive does not place writes by their address: its host has to name the "
-                "stream. hardware/msdj/ has what does so for ext4's journal: a patch of JBD2, or a "
-                "journal on a namespace with an FDP placement handle of its own"
-            )
+            raise TargetError(NO_JOURNAL)
 
     def writes(self) -> Writes | None:
         """A drive does not say it by range; its counters are too coarse for a course in time."""
@@ -202,26 +204,35 @@ class FileDevice(RealDevice):
 
 
 class DriveDevice(RealDevice):
-    """A claimed drive, behind its header."""
+    """A claimed drive, behind its header.
 
-    def __init__(self, drive: ClaimedDrive) -> None:
+    `journal`: a namespace of the same drive that places writes apart, for the journals of file
+    systems that are to have a stream of their own.
+    """
+
+    def __init__(self, drive: ClaimedDrive, journal: ClaimedDrive | None = None) -> None:
         super().__init__(drive.path)
         self._drive = drive
+        self._journal = journal
+        self._is_journal_apart = False
         self.size_bytes = drive.size_bytes
         self._part_bytes = 0
         self._before: Wear | None = None
         self.waf_says = ""
 
-    def empty(self, part_bytes: int) -> None:
+    def empty(self, part_bytes: int, *, journal_apart: bool = False) -> None:
         """Discards all, where the drive can: every point begins on an empty one.
 
-        `part_bytes`: how much of it the point uses; 0: all.
+        `part_bytes`: how much of it the point uses; 0: all. `journal_apart`: its file systems have
+        their journal on the namespace for it. Raises TargetError.
         """
         self._emptied()
         self._part_bytes = part_bytes
-        if self._drive.drive.trim:
-            self._permit("discard what the point before has left", 0)
-            filesystems.discard(self.path, 0, self.size_bytes)
+        self._is_journal_apart = journal_apart
+        for drive in (self._drive, self._journal):
+            if drive is not None and drive.drive.trim:
+                drive.permit("discard what the point before has left", 0)
+                filesystems.discard(drive.path, 0, drive.size_bytes)
 
     @contextmanager
     def filesystem(
@@ -235,8 +246,27 @@ class DriveDevice(RealDevice):
         journal_mode: str = "ordered",
         journal_bytes: int = 0,
     ) -> Iterator[Path]:
-        """On the part of the drive that the point uses, or on its first `size_bytes`."""
+        """On the part of the drive that the point uses, or on its first `size_bytes`.
+
+        A journal of its own holds data, too: see external_journal.
+        """
         self._emptied()
+        if self._is_journal_apart:
+            assert self._journal is not None
+            if journal_mode != "journal":
+                raise TargetError(f"a journal apart is for data=journal, not for {journal_mode}")
+            with external_journal(
+                self._drive,
+                self._journal,
+                size_bytes=size_bytes or self._part_bytes,
+                dirty_bytes=dirty_bytes,
+                commit_s=commit_s,
+                discard=discard,
+                inodes=inodes,
+                journal_bytes=journal_bytes,
+            ) as folder:
+                yield folder
+            return
         self._permit("make a file system", 0)
         with filesystems.ext4(
             self.path,
@@ -265,7 +295,9 @@ class DriveDevice(RealDevice):
 
         Raises BudgetSpent.
         """
-        self._drive.check_budget()
+        for drive in (self._drive, self._journal):
+            if drive is not None:
+                drive.check_budget()
         assert self._before is not None
         moved = between(self._before, self._wear())
         self.waf_says = moved.waf_text
@@ -289,10 +321,11 @@ class DriveDevice(RealDevice):
 class HardwareBench:
     """Claimed drives by the experiment's names for its devices, or one file or loop device.
 
-    `drives`: the experiment's name -> the name under which the drive is claimed. `queue`: settings
-    of the drives' queues in the kernel, put back afterwards. Drives are taken when the first point
-    runs and held to the last; a file is made and deleted then. Raises TargetError, UnknownName for
-    what may not be used; writes nothing yet.
+    `drives`: the experiment's name -> the name under which the drive is claimed. `journals`: the
+    same for namespaces that take journals with a stream of their own. `queue`: settings of the
+    drives' queues in the kernel, put back afterwards. Drives are taken when the first point runs
+    and held to the last; a file is made and deleted then. Raises TargetError, UnknownName,
+    DeviceError for what may not be used; writes nothing yet.
     """
 
     tier = "hardware"
@@ -305,6 +338,7 @@ class HardwareBench:
         budget_bytes: int = 0,
         project: Project | None = None,
         queue: Mapping[str, str] | None = None,
+        journals: Mapping[str, str] | None = None,
     ) -> None:
         self.cancel = Cancel()
         self._target = target
@@ -312,6 +346,7 @@ class HardwareBench:
         self._budget_bytes = budget_bytes
         self._project = project
         self._queue = dict(queue or {})
+        self._journals = dict(journals or {})
         self._stack = ExitStack()
         self._file: FileDevice | None = None
         self._held: dict[str, DriveDevice] = {}
@@ -323,6 +358,8 @@ class HardwareBench:
             scratch.check(target, 0)
         for name in self._names.values():
             guard.check(name, project=project)
+        for device, name in self._journals.items():
+            check_journal(self.drive(device), guard.check(name, project=project))
 
     def __enter__(self) -> HardwareBench:
         return self
@@ -372,8 +409,16 @@ class HardwareBench:
             place = self._target if self._target.exists() else self._target.absolute().parent
             return {**fingerprint.machine(), **fingerprint.storage_of(place)}
         drive = fingerprint.of_drive(self.drive(device))
+        if device in self._journals:
+            apart = guard.check(self._journals[device], project=self._project)
+            drive |= {f"journal_{k}": v for k, v in fingerprint.of_drive(apart).items()}
         queue = {f"queue_{name}": value for name, value in self._queue.items()}
         return {**fingerprint.machine(), **conditions.cpu(), **drive, **queue}
+
+    def check_placement(self, device: str, overrides: Mapping[str, str]) -> None:
+        """Whether a point with these parameters can be run. Raises TargetError, BadParameter."""
+        if is_journal_apart(overrides) and device not in self._journals:
+            raise TargetError(NO_JOURNAL)
 
     def drive(self, device: str) -> Drive:
         """The claimed drive behind one of the device names. Raises UnknownName, TargetError."""
@@ -390,17 +435,20 @@ class HardwareBench:
         trace: bool = False,
         size_bytes: int = 0,
     ) -> Iterator[RealDevice]:
-        """A real device takes neither seed nor trace; a drive is empty, where it can discard."""
+        """A real device takes neither seed nor trace; a drive is empty, where it can discard.
+
+        Of `overrides` it knows where writes are placed (`placement`): not by who they are from, or
+        a file system's journal apart (`range`).
+        """
         del seed, trace
-        if overrides:
-            raise BadParameter(f"a real device has no parameter {next(iter(overrides))!r} to set")
+        self.check_placement(device, overrides)
         self._remarks = {}
         if self._target is not None:
             self.identity(device)
             yield self._file_of(max(needed_bytes, size_bytes))
             return
         opened = self._drive_of(device)
-        opened.empty(size_bytes)
+        opened.empty(size_bytes, journal_apart=is_journal_apart(overrides))
         try:
             yield opened
         finally:
@@ -426,14 +474,18 @@ class HardwareBench:
 
     def _drive_of(self, device: str) -> DriveDevice:
         if device not in self._held:
-            name = self._claimed_as(device)
-            drive = self._stack.enter_context(
-                guard.claimed(name, budget_bytes=self._budget_bytes, project=self._project)
-            )
-            self._stack.enter_context(queue_settings(drive.drive.node, self._queue))
-            self._stack.enter_context(_watched(drive, self.cancel))
-            self._held[device] = DriveDevice(drive)
+            drive = self._hold(self._claimed_as(device))
+            journal = self._journals.get(device)
+            self._held[device] = DriveDevice(drive, self._hold(journal) if journal else None)
         return self._held[device]
+
+    def _hold(self, name: str) -> ClaimedDrive:
+        drive = self._stack.enter_context(
+            guard.claimed(name, budget_bytes=self._budget_bytes, project=self._project)
+        )
+        self._stack.enter_context(queue_settings(drive.drive.node, self._queue))
+        self._stack.enter_context(_watched(drive, self.cancel))
+        return drive
 
     def _close(self) -> None:
         for device in (self._file, *self._held.values()):
@@ -441,6 +493,30 @@ class HardwareBench:
                 device.close()
         self._file, self._held = None, {}
         self._stack.close()
+
+
+def is_journal_apart(overrides: Mapping[str, str]) -> bool:
+    """Whether a point wants its file system's journal to be placed apart.
+
+    `overrides`: as `open_device` gets them. Raises BadParameter for what is a model's only.
+    """
+    unknown = [name for name in overrides if name != "placement"]
+    if unknown:
+        raise BadParameter(f"a real device has no parameter {unknown[0]!r} to set")
+    return overrides.get("placement", "none") == "range"
+
+
+def check_journal(drive: Drive, journal: Drive) -> None:
+    """Both are namespaces of one drive, which writes them to different reclaim units.
+
+    Raises TargetError, DeviceError (no FDP), MissingTool.
+    """
+    if not drive.controller or drive.controller != journal.controller:
+        raise TargetError(
+            f"{journal.node} is not a namespace of the same drive as {drive.node}: a journal on "
+            "another drive is no stream of its own; see hardware/msdj/README.md"
+        )
+    placement.check_apart(drive.node, journal.node)
 
 
 @contextmanager

@@ -105,6 +105,8 @@ def _fill(root: Path, points: Iterable[Path]) -> None:
             shutil.copy(path, root / "etc" / path.name)
     (root / "etc" / "hosts").write_text("127.0.0.1 localhost guest\n")
     (root / "etc" / "mtab").symlink_to("../proc/self/mounts")
+    (root / "etc" / "mdadm").mkdir()
+    (root / "etc" / "mdadm" / "mdadm.conf").write_text("AUTO -all\n")  # only when a test says so
     for name in ("start.sh", "agent.py"):
         shutil.copy(HERE / name, root / name)
         (root / name).chmod(0o755)

@@ -12,9 +12,11 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
+from harness.dbms import page_writes
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.msdj_tpcc import figures, grid, model, real
 from harness.tiers.base import Bench
+from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
 
@@ -48,8 +50,16 @@ class MsdjTpcc:
     )
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
-        """The paper's modes with both journals on every drive, and the variants."""
-        return grid.points(parameters, bench.devices)
+        """The paper's modes with both journals on every drive, and the variants.
+
+        Raises TargetError for a mode that real drives were not given what they need for.
+        """
+        found = grid.points(parameters, bench.devices)
+        if isinstance(bench, HardwareBench):
+            for v in (point.values for point in found):
+                placement = real.placement(page_writes.find(str(v["mode"])))
+                bench.check_placement(str(v["device"]), placement)
+        return found
 
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """The whole drive, which is aged, or room for the database as it grows."""

@@ -127,7 +127,7 @@ def run_point(
         bench.open_device(
             str(v["device"]),
             needed_bytes(v),
-            overrides={**(overrides or {}), **_placement(bench, mode)},
+            overrides={**(overrides or {}), **placement(mode)},
             seed=int(v.get("seed", 0)),
             size_bytes=int(v["device_bytes"]),
         ) as device,
@@ -164,10 +164,8 @@ def _check(v: Mapping[str, Any], mode: PageWrites) -> None:
         )
 
 
-def _placement(bench: Bench, mode: PageWrites) -> dict[str, str]:
-    """The same modelled drive in all modes; only the stream of the journal's writes differs."""
-    if bench.tier == "hardware":
-        return {}
+def placement(mode: PageWrites) -> dict[str, str]:
+    """The drive's parameters: the same drive in all modes, but for the journal's stream."""
     return {"placement": "range" if mode.journal_stream else "none"}
 
 
@@ -213,11 +211,15 @@ def _settings(
 
 @dataclass(frozen=True)
 class _Look:
-    """What everybody has counted at a moment at which the server stands still."""
+    """What everybody has counted at a moment at which the server stands still.
+
+    `journal`: of the device that the journal is on, if that is another one.
+    """
 
     innodb: dict[str, int]
     commits: int
     kernel: BlockCounters
+    journal: BlockCounters | None
 
 
 @dataclass(frozen=True)
@@ -244,12 +246,13 @@ class _Point:
 
     def __post_init__(self) -> None:
         self.block_device = filesystems.device_of(self.folder)
+        self.journal_device = filesystems.journal_device(self.block_device)
         self.data = self.folder / "mysql"
 
     def run(self, trace: Path) -> Measurement:
         """Everything, once; the block trace is written to `trace`, or beside it."""
         if self.device.writes() is not None or self.mode.journal_stream:
-            self.device.streams(_journal_ranges(self.block_device))
+            self.device.streams([] if self.journal_device else _journal_ranges(self.block_device))
         with mysql.run(self.data, self.settings, bounded=True, stop_limit_s=_STOP_S) as server:
             address = {**server.address, "database": loading.DATABASE}
             self._load(server, address)
@@ -265,7 +268,7 @@ class _Point:
         metrics = {
             **_of_clients(measured.run, self.device.slowdown),
             **self._written(measured, places),
-            **written.accesses(measured.trace, places, _size_of(self.block_device)),
+            **self._accesses(measured, places),
             **_of_innodb(self.looks),
             "journal_commits": self.looks[-1].commits - self.looks[0].commits,
             **memory.metrics(),
@@ -356,7 +359,9 @@ class _Point:
         with server.paused():
             mounts.sync(self.folder, _QUIET_S)
             kernel = counters.read(self.block_device)
-            self.looks.append(_Look(status, _commits(self.block_device), kernel))
+            journal = counters.read(self.journal_device) if self.journal_device else None
+            commits = _commits(self.block_device, self.journal_device)
+            self.looks.append(_Look(status, commits, kernel, journal))
             yield
 
     def _layout(self, server: Server) -> Layout:
@@ -374,9 +379,23 @@ class _Point:
                 f"is page {first.page} of {first.file.name}: the run is worthless"
             )
 
+    def _accesses(self, measured: _Measured, places: Layout) -> dict[str, int | float]:
+        """By the block trace, and of a journal's own device by the kernel's counters."""
+        found = written.accesses(measured.trace, places, _size_of(self.block_device))
+        if moved := self._journal_moved():
+            return {**found, **_densities(moved, int(self.values["journal_bytes"]))}
+        return found
+
+    def _journal_moved(self) -> BlockCounters | None:
+        """What the journal's own device was asked in the measured interval."""
+        first, last = self.looks[0].journal, self.looks[-1].journal
+        return last - first if first and last else None
+
     def _written(self, measured: _Measured, places: Layout) -> dict[str, int | float]:
         """By place, by the kernel's trace; what the drive made of it, by its own counters."""
         found: dict[str, int | float] = {**written.written_bytes(measured.trace, places)}
+        if moved := self._journal_moved():
+            found["journal_written_bytes"] = moved.write_sectors * counters.SECTOR_BYTES
         if not (samples := measured.samples):
             return {**found, "host_written_bytes": sum(found.values())}
         first, last = samples[0], samples[-1]
@@ -390,6 +409,17 @@ class _Point:
             "waf_ratio": waf_of(grown),
             "journal_waf_ratio": journal.waf,
         }
+
+
+def _densities(moved: BlockCounters, size_bytes: int) -> dict[str, int | float]:
+    """Of a journal on a device of its own, as `written.accesses` has them of places in a trace."""
+    lbas = size_bytes / counters.SECTOR_BYTES
+    return {
+        "journal_size_bytes": size_bytes,
+        "journal_requests_per_lba": (moved.read_ios + moved.write_ios) / lbas,
+        "journal_accesses_per_lba": (moved.read_sectors + moved.write_sectors) / lbas,
+        "journal_writes_per_lba": moved.write_sectors / lbas,
+    }
 
 
 def _missed_ratio(trace: Path, moved: BlockCounters) -> float:
@@ -424,9 +454,13 @@ def _size_of(block_device: Path) -> int:
         return file.seek(0, os.SEEK_END)
 
 
-def _commits(block_device: Path) -> int:
-    """Transactions that the journal has committed since the file system was mounted."""
-    for info in _JBD2.glob(f"{block_device.name}-*/info"):
+def _commits(block_device: Path, journal_device: Path | None) -> int:
+    """Transactions that the journal has committed since the file system was mounted.
+
+    A journal inside has its inode's number in its name, one on a device of its own has not.
+    """
+    name = journal_device.name if journal_device else f"{block_device.name}-*"
+    for info in _JBD2.glob(f"{name}/info"):
         return int(info.read_text().split(maxsplit=1)[0])
     raise TargetError(f"the kernel does not say what ext4's journal on {block_device} has done")
 

@@ -42,7 +42,7 @@ Ranges = list[tuple[int, int]]
 class Layout:
     """Where the parts of a database lie on the device that its file system is on.
 
-    `redo` is empty if the redo log is elsewhere. Indexes belong to their tables.
+    `journal` and `redo` are empty if they are on another device. Indexes belong to their tables.
     """
 
     journal: Ranges
@@ -62,8 +62,10 @@ def layout(mounted: Path, data: Path, database: str, page_bytes: int, redo: Path
     `redo`: the folder that the redo log is in. Files grow: ask at the end. Raises TargetError.
     """
     log = innodb.redo_files(redo) if redo.is_relative_to(mounted) else []
+    device = filesystems.device_of(mounted)
+    inside = filesystems.journal_device(device) is None
     return Layout(
-        journal=sorted(filesystems.journal_extents(filesystems.device_of(mounted))),
+        journal=sorted(filesystems.journal_extents(device)) if inside else [],
         doublewrite=_extents(innodb.doublewrite_parts(data, page_bytes)),
         redo=_extents(map(FileRange, log)),
         tables={name: file_extents(data / database / f"{name}.ibd") for name in TABLES},

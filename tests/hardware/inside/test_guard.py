@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 
 from hardware.guard_drives import GUARD
+from hardware.inside.claims import by_id, drive_of
+from hardware.inside.claims import claim as claim_drive
 from harness import kernel_partitions
 from harness.devices import filesystems, guard, lab_file, preparation
 from harness.devices.discovery import Drive, Machine
@@ -35,14 +37,6 @@ BY_ID = Path("/dev/disk/by-id")
 SSD, HDD, NVME = "SS2037E4B7C9", "HD7K1CXR9F04", "NV5C1A7D20E1"
 ROOT = "RT0B00TD15K7"
 SHORT, TWIN, SPACES = "S1", "TW1N00000001", "FD9A77C3E610"
-
-
-def drive_of(serial: str, which: int = 0) -> Drive:
-    return [drive for drive in Machine().drives if drive.serial == serial][which]
-
-
-def by_id(drive: Drive) -> Path:
-    return drive.by_id[0]
 
 
 def content(drive: Drive) -> bytes:
@@ -112,11 +106,10 @@ def wipe(drive: Drive) -> None:
 
 
 def claim(serial: str, name: str, project: Project) -> Claim:
-    plan = guard.plan_claim(name, by_id(drive_of(serial)))
-    return guard.claim(plan, serial[-guard.TYPED_CHARACTERS :], project)
+    return claim_drive(drive_of(serial), name, project)
 
 
-def assert_refused(project: Project, *drives: Drive, match: str = "") -> None:
+def assert_refused(project: Project, *drives: Drive, match: str | None = None) -> None:
     """A run on the claimed drive is refused, and nothing is written to these."""
     with (
         unchanged(*drives),
