@@ -33,8 +33,19 @@ def drive_of(path: Path) -> Path:
     if not path.is_block_device():
         raise TargetError(f"{path} is not a block device")
     number = path.stat().st_rdev
-    entry = (_NUMBERS / f"{os.major(number)}:{os.minor(number)}").resolve()
-    return Path("/dev") / (entry.parent.name if (entry / "partition").exists() else entry.name)
+    return Path("/dev") / folder_of(f"{os.major(number)}:{os.minor(number)}").name
+
+
+def folder_of(number: str) -> Path:
+    """The same by a block device's number, as in '8:1'; the drive's folder in sysfs."""
+    entry = (_NUMBERS / number).resolve()
+    return entry.parent if (entry / "partition").exists() else entry
+
+
+def discards(drive: Path) -> bool:
+    """Whether the kernel sends discards to a whole drive, or to what stands for one."""
+    limit = _BLOCK / drive.name / "queue" / "discard_max_bytes"
+    return limit.is_file() and int(limit.read_text()) > 0
 
 
 def sequence(name: str) -> str:

@@ -129,7 +129,7 @@ def _drive_plan(
 def _titled(
     name: str, drive: Drive, points: int, steps: Sequence[Step], options: Options
 ) -> DrivePlan:
-    budget = options.write_budget_bytes or guard.BUDGET_DRIVE_WRITES * drive.size_bytes
+    budget = guard.allowed_bytes(drive, options.write_budget_bytes)
     written = sum(step.written_bytes for step in steps)
     title = (
         f"{name}: {drive.node} ({drive.model}, {format_bytes(drive.size_bytes)}): "

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from harness import block_queue
 from harness.errors import MissingTool
 
 _BDI: Final = Path("/sys/class/bdi")
@@ -48,8 +49,6 @@ def lift(number: str) -> None:
 
 
 def _place(number: str) -> Path:
-    """A partition has its drive's."""
-    block = Path("/sys/dev/block") / number
-    if (block / "partition").exists():
-        number = (block.resolve().parent / "dev").read_text().strip()
-    return _BDI / number
+    """A partition has its drive's; that of a device which has gone is there no more."""
+    drive = block_queue.folder_of(number)
+    return _BDI / ((drive / "dev").read_text().strip() if drive.exists() else number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -153,8 +154,12 @@ def contents(keys: Any) -> NDArray[np.void]:
 
 
 @contextmanager
-def loop_device(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """A loop device over a sparse file; detached afterwards, whatever happens."""
+def loop_device(folder: Path, size_bytes: int, *, remove: bool = False) -> Iterator[Path]:
+    """A loop device over a sparse file; detached afterwards, whatever happens.
+
+    `remove`: the kernel forgets it then, with limits that nobody can put back, and makes a new one
+    when one is asked for.
+    """
     losetup = need("losetup")
     backing = folder / "loop.img"
     with backing.open("wb") as file:
@@ -169,6 +174,13 @@ def loop_device(folder: Path, size_bytes: int) -> Iterator[Path]:
         yield device
     finally:
         subprocess.run([losetup, "--detach", str(device)], check=True)
+        if remove:
+            with Path("/dev/loop-control").open("rb") as control:
+                fcntl.ioctl(control, LOOP_CTL_REMOVE, int(device.name.removeprefix("loop")))
+
+
+LOOP_CTL_REMOVE = 0x4C81
+"""include/uapi/linux/loop.h"""
 
 
 @contextmanager

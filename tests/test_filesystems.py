@@ -262,7 +262,7 @@ def test_deleted_files_are_discarded_if_asked_for(tmp_path: Path, *, discard: bo
 @pytest.mark.real
 @pytest.mark.root
 def test_a_device_that_knows_no_discard_is_refused_before_it_is_mounted(tmp_path: Path) -> None:
-    with loop_device(tmp_path, SIZE) as device:
+    with loop_device(tmp_path, SIZE, remove=True) as device:
         limit = Path("/sys/block") / device.name / "queue" / "discard_max_bytes"
         limit.write_text("0")
         with (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness import block_queue
 from harness.devices import nvme, nvme_pages
 from harness.devices.nvme_pages import Sanitize
 from harness.errors import DeviceError
@@ -66,7 +67,7 @@ def read(drive: Path, transport: str) -> Capabilities:
 
     Raises MissingTool, DeviceError.
     """
-    discard = discards(drive)
+    discard = block_queue.discards(drive)
     if transport == "nvme":
         about = nvme.identify("id-ctrl", drive)
         options = ["--all"] if int(about.get("oacs", 0)) & _NAMESPACES else []
@@ -78,12 +79,6 @@ def read(drive: Path, transport: str) -> Capabilities:
             raise DeviceError(f"hdparm -I {drive}: {last_words(done)}")
         return of_sata(done.stdout.decode(errors="replace"), discard)
     return Capabilities(discard=discard)
-
-
-def discards(drive: Path) -> bool:
-    """Whether the kernel sends discards to a whole drive."""
-    limit = Path("/sys/block") / drive.name / "queue" / "discard_max_bytes"
-    return limit.is_file() and int(limit.read_text()) > 0
 
 
 def of_nvme(

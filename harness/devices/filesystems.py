@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness import leases, mounts, writeback
+from harness import block_queue, leases, mounts, writeback
 from harness.errors import BadParameter, DiskFull, HarnessError, TargetError, UnknownName
 from harness.leases import Lease
 from harness.programs import find_program
@@ -273,11 +273,7 @@ def _journaling(mode: str) -> str:
 
 def _check_discard(device: Path) -> None:
     """The kernel mounts with `discard` what cannot discard, and then does nothing."""
-    number = device.stat().st_rdev
-    folder = (_SYSFS / f"{os.major(number)}:{os.minor(number)}").resolve()
-    drive = folder.parent if (folder / "partition").exists() else folder
-    limit = drive / "queue" / "discard_max_bytes"
-    if not limit.is_file() or not int(limit.read_text()):
+    if not block_queue.discards(block_queue.drive_of(device)):
         raise TargetError(
             f"{device} knows no discard (its queue/discard_max_bytes is 0): use another device, or "
             "trim none"

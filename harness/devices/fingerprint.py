@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness import block_queue
 from harness.devices.discovery import Drive
 
 
@@ -25,12 +26,9 @@ def storage_of(path: Path) -> dict[str, str]:
     """The block device below a file or device: name, model, rotational, file system."""
     info = path.stat()
     number = info.st_rdev or info.st_dev
-    sysfs = Path("/sys/dev/block") / f"{os.major(number)}:{os.minor(number)}"
-    disk = sysfs.resolve()
-    if (disk / "partition").exists():
-        disk = disk.parent
+    disk = block_queue.folder_of(f"{os.major(number)}:{os.minor(number)}")
     return {
-        "block_device": disk.name if sysfs.exists() else "none",
+        "block_device": disk.name if disk.exists() else "none",
         "model": _read(disk / "device" / "model") or "unknown",
         "serial_digest": _digest_of_text(_read(disk / "device" / "serial") or ""),
         "rotational": _read(disk / "queue" / "rotational") or "unknown",

@@ -143,6 +143,11 @@ def room_bytes(drive: Drive) -> int:
     return kernel_partitions.layout(drive.size_bytes)[1].length_bytes
 
 
+def allowed_bytes(drive: Drive, asked_bytes: int) -> int:
+    """What a run may write to a drive: what was asked for, or a multiple of its size."""
+    return asked_bytes or BUDGET_DRIVE_WRITES * drive.size_bytes
+
+
 def part_of(drive: Drive) -> Path:
     """The node of the part that experiments write to, while the drive is held."""
     return _node_of(drive, kernel_partitions.DATA)
@@ -189,7 +194,7 @@ def claimed(
         _check_facts(drive, machine)
         _check_free(drive, machine)
         lease = stack.enter_context(leases.open_lease())
-        budget = budget_bytes or BUDGET_DRIVE_WRITES * claim.size_bytes
+        budget = allowed_bytes(drive, budget_bytes)
         held = ClaimedDrive(name, claim, drive, budget, lease, path)
         stack.callback(held.close)
         held.take()

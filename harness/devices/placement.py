@@ -11,12 +11,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from harness import block_queue
 from harness.errors import DeviceError, TargetError
 from harness.programs import ask, last_words
-
-_SYSFS: Final = Path("/sys/class/block")
 
 
 @dataclass(frozen=True)
@@ -31,19 +30,13 @@ class Handle:
     left_blocks: int
 
 
-def namespace_of(device: Path) -> Path:
-    """The namespace's block device, if a partition of it is given."""
-    folder = (_SYSFS / device.resolve().name).resolve()
-    return Path("/dev") / (folder.parent if (folder / "partition").exists() else folder).name
-
-
 def handles(device: Path) -> list[Handle]:
     """A namespace's handles, in the order of its list. Root only.
 
     Asked by an I/O Management Receive command, which writes nothing. Raises DeviceError (also for a
-    namespace without FDP), MissingTool.
+    namespace without FDP), TargetError (no block device), MissingTool.
     """
-    namespace = namespace_of(device)
+    namespace = block_queue.drive_of(device)
     done = ask("nvme", "fdp", "status", str(namespace), "--output-format=json")
     if done.returncode:
         raise DeviceError(f"{namespace} tells no placement handles: {last_words(done)}")
