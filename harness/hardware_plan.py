@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from harness import experiments
+from harness import _core, experiments
 from harness.devices import external_journal, filesystems, fingerprint, guard
 from harness.devices.discovery import Drive
 from harness.devices.filesystems import COMMIT_S, INODES
@@ -189,17 +189,28 @@ class _PlanDevice(RealDevice):
     def __init__(
         self, drive: Drive, journal: Drive | None, bench: _PlanBench, part_bytes: int
     ) -> None:
-        super().__init__(guard.part_of(drive))
+        self._part = guard.part_of(drive)
+        super().__init__(self._part)
         self.size_bytes = guard.room_bytes(drive)
         self._drive = drive
         self._journal = journal
         self._bench = bench
         self._part_bytes = part_bytes or self.size_bytes
 
+    @property
+    def path(self) -> Path:
+        """Whoever asks is about to use it."""
+        raise _Enough
+
+    @property
+    def storage(self) -> _core.FileStorage:
+        """The same."""
+        raise _Enough
+
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """The join's input."""
         written = len(contents) * RECORD_BYTES
-        command = ("write", str(self.path), f"offset={offset_bytes}", f"bytes={written}")
+        command = ("write", str(self._part), f"offset={offset_bytes}", f"bytes={written}")
         self._note("write the input", command, written)
 
     @contextmanager
@@ -226,7 +237,7 @@ class _PlanDevice(RealDevice):
             self._bench.steps.append(home)
             raise _Enough
         command = filesystems.make_command(
-            self.path, whole, inodes=inodes, journal_bytes=journal_bytes
+            self._part, whole, inodes=inodes, journal_bytes=journal_bytes
         )
         self._note("make a file system", command, inodes * filesystems.INODE_BYTES + journal_bytes)
         raise _Enough
@@ -236,7 +247,7 @@ class _PlanDevice(RealDevice):
         """The fio job."""
         ageing.check(self.size_bytes)
         options = [f"--{name}={value}" for name, value in ageing_job.job(ageing).items()]
-        command = ("fio", "--name=job", f"--filename={self.path}", *options)
+        command = ("fio", "--name=job", f"--filename={self._part}", *options)
         self._note("age the drive", command, ageing.written_bytes)
 
     def begin(self) -> None:

@@ -24,7 +24,8 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.places = Places(root / "sys", root / "proc", root / "dev", root / "udev")
+        folders = (root / name for name in ("sys", "proc", "dev", "udev", "links"))
+        self.places = Places(*folders)
         for folder in ("sys/class/block", "sys/dev/block", "dev/disk/by-id", "udev"):
             (root / folder).mkdir(parents=True)
         self.mounts(ROOT_LINE)
@@ -62,8 +63,11 @@ class Tree:
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(folders[other])
 
-    def by_id(self, name: str, link: str) -> None:
+    def by_id(self, name: str, link: str, *claimants: str) -> None:
+        """`claimants`: of whom udev has noted that they want the link."""
         (self.root / "dev/disk/by-id" / link).symlink_to(self.root / "dev" / name)
+        for claimant in claimants:
+            self.write(f"links/disk\\x2fby-id\\x2f{link}/{claimant}", "0:sdx")
 
 
 def page(code: int, content: bytes) -> bytes:
@@ -135,6 +139,15 @@ def test_drives_are_what_the_kernel_says(tree: Tree) -> None:
     assert disk.firmware == "R046"
     assert (nvme.transport, nvme.controller, nvme.trim_queued) == ("nvme", "nqn.1", True)
     assert nvme.identity == ("DRIVE B", "NV5C1A7D20E1", "eui.2", 2_000_409_264 * 512)
+
+
+def test_names_that_two_drives_share_are_no_names(tree: Tree) -> None:
+    tree.by_id("nvme0n2", "nvme-DRIVE_B_NV5C1A7D20E1", "b259:1", "b259:2")
+    tree.by_id("nvme0n2", "nvme-DRIVE_B_NV5C1A7D20E1_2", "b259:2")
+    tree.by_id("sdb", "ata-DRIVE_A_SERIAL02", "b8:16")
+    names = [link.name for link in tree.machine.drive("nvme0n2").by_id]
+    assert names == ["nvme-DRIVE_B_NV5C1A7D20E1_2"]
+    assert len(tree.machine.drive("sdb").by_id) == 1
 
 
 @pytest.mark.parametrize("name", ["loop0", "dm-0", "md0", "zram0", "sr0", "nbd0"])

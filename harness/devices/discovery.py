@@ -38,15 +38,16 @@ class Places:
     proc: Path = Path("/proc")
     dev: Path = Path("/dev")
     udev: Path = Path("/run/udev/data")
+    links: Path = Path("/run/udev/links")
 
 
 @dataclass(frozen=True)
 class Drive:
     """A whole drive, as the kernel describes it.
 
-    `number`: as in '8:0'. `by_id`: its persistent names. `rpm`: of a disk that says so.
-    `transport`: nvme, sata, sas, usb, virtio or other. `trim_queued`: None if not known.
-    `controller`: what erases or resets it together with others, an NVMe subsystem; or ''.
+    `number`: as in '8:0'. `by_id`: its persistent names that are no other drive's. `rpm`: of a disk
+    that says so. `transport`: nvme, sata, sas, usb, virtio or other. `trim_queued`: None if not
+    known. `controller`: what erases or resets it together with others, an NVMe subsystem; or ''.
     `sequence`: the kernel's number for this appearance of it (diskseq): another one after it was
     pulled and put back.
     """
@@ -252,7 +253,18 @@ class Machine:
     def _names(self, name: str) -> tuple[Path, ...]:
         folder = self.places.dev / "disk" / "by-id"
         links = sorted(folder.iterdir()) if folder.is_dir() else []
-        return tuple(link for link in links if link.resolve().name == name)
+        mine = [link for link in links if link.resolve().name == name]
+        return tuple(link for link in mine if len(self.claimants(link)) < 2)
+
+    def claimants(self, link: Path) -> tuple[str, ...]:
+        """The devices that a link of udev's may lead to; it leads to one of them at a time.
+
+        All namespaces of an NVMe drive, or two drives of one serial number, have a link in common.
+        Empty if udev has not made it.
+        """
+        place = str(link.relative_to(self.places.dev))
+        folder = self.places.links / place.replace("\\", "\\x5c").replace("/", "\\x2f")
+        return tuple(sorted(path.name for path in folder.glob("[!.]*")))
 
     def _serial(self, folder: Path) -> str:
         """NVMe: Identify Controller; SCSI and SATA: unit serial number page (SPC, VPD 80h)."""

@@ -291,6 +291,7 @@ class ClaimedDrive:
             self._lease.note_partitions(self.drive.number)
             for extent in kernel_partitions.layout(self.claim.size_bytes):
                 kernel_partitions.add(fd, extent)
+        self._check_part()
         node = _node_of(self.drive, kernel_partitions.HEADER)
         self._header = _open(node, os.O_RDWR | os.O_EXCL | os.O_DIRECT)
         self._check(self._header, "hold the drive")
@@ -337,6 +338,15 @@ class ClaimedDrive:
                 f"before '{step}'"
             )
 
+    def _check_part(self) -> None:
+        """Its node is the kernel's: a file in its place would take all that is written."""
+        node = self.path
+        known = self._sysfs / node.name / "dev"
+        facts = node.lstat()
+        number = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
+        if not stat.S_ISBLK(facts.st_mode) or number != known.read_text().strip():
+            raise TargetError(f"{node} is not the device that the kernel calls so: remove it")
+
     def _check(self, fd: int, step: str) -> None:
         """And by the token on it."""
         self._check_identity(step)
@@ -369,6 +379,11 @@ def _drive_at(by_id: Path, machine: Machine) -> Drive:
         raise TargetError(f"{text} is a partition: claim a whole drive")
     if not by_id.is_symlink():
         raise TargetError(f"{text}: there is no such drive: see `harness hardware list`")
+    if len(machine.claimants(by_id)) > 1:
+        raise TargetError(
+            f"{text} may lead to several drives: use another of the drive's names (see `harness "
+            "hardware list`)"
+        )
     node = by_id.resolve()
     if not node.is_block_device():
         raise TargetError(f"{text} does not lead to a block device")

@@ -214,6 +214,17 @@ def test_a_drive_is_named_by_its_identity(case: Spelling) -> None:
             guard.plan_claim("ssd", path)
 
 
+def test_a_name_that_two_namespaces_share() -> None:
+    """udev lets it lead to one of them, and to the other one tomorrow."""
+    drives = [drive for drive in Machine().drives if drive.serial == SPACES]
+    assert len(drives) == 2
+    link = next(link for link in BY_ID.iterdir() if link.name.endswith(SPACES))
+    assert len(Machine().claimants(link)) == 2
+    assert all(drive.by_id and link not in drive.by_id for drive in drives)
+    with unchanged(*drives), pytest.raises(TargetError, match="several drives"):
+        guard.plan_claim("ssd", link)
+
+
 @pytest.mark.parametrize("name", ["", "SSD", "a b", "../x", "x" * 33, "1st"])
 def test_a_claim_has_a_plain_name(name: str) -> None:
     drive = drive_of(SSD)
@@ -473,6 +484,19 @@ def test_a_claimed_drive_is_used(serial: str, project: Project) -> None:
     with pytest.raises(UnknownName), guard.claimed("mine", project=project):
         pass
     guard.plan_claim("mine", by_id(drive))  # its first MiB is blank again
+
+
+def test_a_file_in_the_place_of_a_node(project: Project) -> None:
+    """It would take all that a run writes, and all that it reads would be right."""
+    claim(SSD, "mine", project)
+    drive = drive_of(SSD)
+    node = guard.part_of(drive)
+    node.write_bytes(b"x")
+    try:
+        assert_refused(project, drive, match="not the device")
+        assert node.read_bytes() == b"x"
+    finally:
+        node.unlink()
 
 
 def _swap_link(stack: ExitStack, link: Path, other: Drive) -> None:
