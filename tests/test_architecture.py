@@ -29,7 +29,7 @@ ARROWS: dict[str, set[str]] = {
     "mounts": {"errors", "processes", "programs"},
     "launch": set(),
     "cgroups": {"errors", "processes"},
-    "writeback": {"errors"},
+    "writeback": {"block_queue", "errors"},
     "block_queue": {"errors"},
     "kernel_partitions": {"errors"},
     "leases": {"block_queue", "cgroups", "errors", "kernel_partitions", "launch", "locks"}

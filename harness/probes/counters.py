@@ -15,6 +15,7 @@ from harness.errors import TargetError
 SECTOR_BYTES: Final = 512
 """Unit of every sector count of the block layer, whatever the device's own block is."""
 
+_MULTIPATH: Final = "nvme-subsystem"
 _SETTLE_S: Final = 0.005
 _SYSFS: Final = Path("/sys/dev/block")
 
@@ -48,6 +49,8 @@ def block_device(path: Path) -> Path:
     """The sysfs folder of a whole block device. Raises TargetError for anything else.
 
     The part of a claimed drive that is not its header stands for the drive: nobody else uses it.
+    With the kernel's own NVMe multipath (drivers/nvme/host/multipath.c) requests are those of
+    hidden devices, whose numbers it does not tell.
     """
     try:
         info = path.stat()
@@ -56,6 +59,11 @@ def block_device(path: Path) -> Path:
     if not stat.S_ISBLK(info.st_mode):
         raise TargetError(f"{path} is not a block device: name one, such as /dev/loop0")
     folder = _SYSFS / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
+    if _MULTIPATH in folder.resolve().parts:
+        raise TargetError(
+            f"{path}: this kernel hides the requests of an NVMe drive that may have several paths: "
+            "boot with nvme_core.multipath=N"
+        )
     if not (folder / "partition").exists():
         return folder
     if kernel_partitions.is_claimed_part(folder):

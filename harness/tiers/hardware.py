@@ -32,6 +32,7 @@ from harness.devices.wear.counters import Wear, between
 from harness.devices.write_shares import Writes
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
+from harness.probes import counters
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
@@ -356,8 +357,8 @@ class HardwareBench:
             raise TargetError("tier hardware: give claimed drives or a file, and not both")
         if target is not None:
             scratch.check(target, 0)
-        for name in self._names.values():
-            guard.check(name, project=project)
+        for name in (*self._names.values(), *self._journals.values()):
+            counters.block_device(guard.check(name, project=project).node)
         for device, name in self._journals.items():
             check_journal(self.drive(device), guard.check(name, project=project))
 

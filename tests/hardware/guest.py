@@ -38,6 +38,7 @@ MEMORY_MIB = 2560
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _BOOT_LIMIT_S = 300.0
+_WORDS = "nvme_core.multipath=N"  # QEMU's drives say that they may have several paths
 _ANSWER_MARGIN_S = 60.0
 _TAIL_LINES = 40
 _HASHED_BYTES = 1 << 20
@@ -308,7 +309,9 @@ def _host() -> list[str]:
 
 def _machine(folder: Path) -> list[str]:
     kernel = json.loads((HOME / "ready.json").read_text())["kernel"]
-    words = f"console=ttyS0 loglevel=4 panic=-1 mitigations=off guest.python={sys.executable}"
+    words = (
+        f"console=ttyS0 loglevel=4 panic=-1 mitigations=off {_WORDS} guest.python={sys.executable}"
+    )
     return [
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off"),
