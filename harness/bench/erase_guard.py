@@ -14,6 +14,7 @@ from rich.console import Console
 
 from harness.bench.figure import Figure
 from harness.paths import Project
+from harness.programs import last_words
 
 _COMMAND: Final = "make bench ONLY=hardware"
 _TESTS: Final = "tests/hardware/inside/test_guard.py"
@@ -55,11 +56,9 @@ def _outcomes(project: Project) -> tuple[dict[str, str], str]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", _TESTS, f"--junitxml={report}"]
-        done = subprocess.run(
-            command, cwd=project.root, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=project.root, capture_output=True, check=False)
         if not report.is_file():
-            return {}, done.stdout.strip().splitlines()[-1]
+            return {}, f"the tests did not run: {last_words(done)}"
         cases = ElementTree.parse(report).iter("testcase")  # noqa: S314
         outcomes = {case.get("name", ""): _outcome(case) for case in cases}
     if all(outcome == "skipped" for outcome in outcomes.values()):

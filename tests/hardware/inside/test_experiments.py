@@ -186,7 +186,7 @@ def tpcc(project: Project, name: str, journal: str, mode: str) -> Measurement:
 
 def test_tpcc_with_the_journal_inside(project: Project) -> None:
     found = tpcc(project, "nvme", "", "dj").metrics
-    assert found["new_orders"] > 0
+    assert found["new_order_transactions"] > 0
     assert found["journal_written_bytes"] > 0
     assert found["journal_commits"] > 0
 
@@ -198,7 +198,7 @@ def test_tpcc_with_the_journal_on_a_handle_of_its_own(project: Project) -> None:
     assert handles[0].reclaim_unit_handle != handles[1].reclaim_unit_handle
     run = tpcc(project, "fdp", "fdp_journal", "msdj")
     found = run.metrics
-    assert found["new_orders"] > 0
+    assert found["new_order_transactions"] > 0
     assert found["journal_commits"] > 0
     assert 0 < found["journal_written_bytes"] < moved(FDP, before, which=1)
     assert found["journal_size_bytes"] == 8 * MIB
