@@ -266,7 +266,7 @@ def _with_planes(profile: SsdProfile) -> Iterator[SsdProfile]:
 def _reads_begin(fitted: _Fit, profile: SsdProfile) -> SsdProfile:
     p = profile.parameters
     link = fitted.first("sequential read")
-    command_s = _UNIT / fitted.last("random read")
+    command_s = _UNIT / fitted.last(_BLANK_READ if fitted.has(_BLANK_READ) else "random read")
     alone_s = fitted.first("random read")
     blank_s = fitted.first(_BLANK_READ) if fitted.has(_BLANK_READ) else alone_s / 4
     latency_s = blank_s - command_s - _UNIT / link

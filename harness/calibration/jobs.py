@@ -183,9 +183,14 @@ def plan_for(kind: str, size_bytes: int, *, discards: bool = True) -> Plan:
 
 def _flash(size_bytes: int, deep: int, *, discards: bool) -> Iterator[Phase]:
     few = max(2048, min(size_bytes // 1024 // _BLOCK, _MOST_REQUESTS))
-    blank = [_random("read of what holds nothing", "read", 2000, state="blank")] * discards
+    if discards:  # no flash is read then: what is left is the drive's own work for each command
+        alone, many = (
+            _random("read of what holds nothing", "read", requests, depth, state="blank")
+            for requests, depth in ((2000, 1), (20_000, deep))
+        )
+        yield Phase("reads of a blank drive", (alone,), "discard")
+        yield Phase(many.name, (many,))
     # No write may come before: the first ones go to a new drive, or to its SLC cache.
-    yield Phase("reads of a blank drive", tuple(blank), "discard" if discards else "")
     for requests, depth in ((few // 4, 1), (few, 4), (few, deep)):
         job = _random("random write", "write", requests, depth, state="blank", held_out=depth == 4)
         yield Phase(job.name, (job,))
