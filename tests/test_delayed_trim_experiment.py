@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,17 @@ def test_a_point_agrees_with_itself_and_nothing_has_no_ratio(bench: SimulatedBen
 
 def run(point: Point, bench: SimulatedBench) -> Measurement:
     return EXPERIMENT.run_point(point, parameters(), bench, Path())
+
+
+def test_a_real_drive_s_results_are_drawn(results: Results) -> None:
+    """It has one policy, and tells times only."""
+    table = results.table
+    kinds = table.kind.isin(["table1", "units", "tails"])
+    own = table[kinds & (table.policy == "immediate")].assign(policy="own")
+    parts = [
+        name for name in own if name.removesuffix("_us") in ("handling", "rest", "map", "list")
+    ]
+    real = replace(results, tier="hardware", table=own.drop(columns=parts))
+    drawn = figures.draw(real)
+    assert set(drawn) == {"table1", "units", "tails"}
+    assert all(figure.axes[0].has_data() for figure in drawn.values())

@@ -16,11 +16,16 @@ from matplotlib.ticker import LogLocator
 from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.delayed_trim import published
-from harness.experiments.delayed_trim.grid import UNCHECKED
+from harness.experiments.delayed_trim.grid import OWN, UNCHECKED
 from harness.paths import find_project
 from harness.units import format_bytes
 
-_POLICIES: Final = {"none": "0.45", "immediate": "#b5542c", "delayed": "#2c6fb5"}
+_POLICIES: Final = {
+    "none": "0.45",
+    "immediate": "#b5542c",
+    "delayed": "#2c6fb5",
+    OWN: "#2c6fb5",
+}
 _PARTS: Final = {"command": "#8a6d1f", "buffer": "#b5542c", "map": "#e0a070", "list": "#7a4fa3"}
 _QUANTILES: Final = {"p50": "50 %", "p90": "90 %", "p99": "99 %", "p999": "99.9 %", "max": "all"}
 _WRITE, _TRIM, _LATER = "#2c6fb5", "#b5542c", "#d9d9d9"
@@ -142,6 +147,8 @@ _BODY: Final = ("buffer", "map")
 
 def _units(rows: pd.DataFrame, _: Results) -> Figure:
     """The paper's figure 2 for more units: time per file, over the immediate one's."""
+    if set(rows.policy) == {OWN}:
+        return _own_units(rows)
     sizes = sorted(rows.unit_bytes.unique())
     figure, axes = plots.new(height_in=4.6)
     base = rows[rows.policy == "immediate"].set_index("unit_bytes").trim_us
@@ -177,6 +184,22 @@ def _units(rows: pd.DataFrame, _: Results) -> Figure:
     file = format_bytes(rows.file_bytes.max())
     axes.set_title(f"A file of {file}, TRIMs' time over that of immediate ones", fontsize="small")
     figure.legend(fontsize="x-small", ncols=3, loc="outside upper center")
+    return figure
+
+
+def _own_units(rows: pd.DataFrame) -> Figure:
+    """A real drive has one policy and tells no parts: its times alone."""
+    mine = rows.sort_values("unit_bytes")
+    figure, axes = plots.new()
+    drawn = axes.bar(np.arange(len(mine)), mine.trim_us, width=0.5, color=_POLICIES[OWN])
+    axes.bar_label(drawn, [f"{time:,.0f}" for time in mine.trim_us], fontsize=8, padding=2)
+    axes.set_xticks(np.arange(len(mine)), [format_bytes(size) for size in mine.unit_bytes])
+    axes.grid(visible=False, axis="x")
+    axes.set_ylim(0, mine.trim_us.max() * 1.15)
+    axes.set_xlabel("unit of one TRIM")
+    axes.set_ylabel("time of all TRIMs (us)")
+    file = format_bytes(rows.file_bytes.max())
+    axes.set_title(f"A file of {file}, TRIMs as the drive handles them", fontsize="small")
     return figure
 
 
