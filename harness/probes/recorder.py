@@ -49,7 +49,8 @@ class Recording:
 
     rows: in the file. unknown_latency: of these, requests whose issue or end was not seen, or that
     two of the same place shared. missed: at least so many events were skipped by the kernel
-    (see Bpftrace.missed); their rows are there, without a latency.
+    (see Bpftrace.missed); their rows are there, without a latency, except for flushes_unseen:
+    flushes whose end was skipped and which another followed are counted, and have no row.
     counters: what the kernel counted of the device meanwhile (None for ext4 and its journal).
     marks: (name, boot time in ns).
     """
@@ -59,6 +60,7 @@ class Recording:
     rows: int
     unknown_latency: int
     missed: int
+    flushes_unseen: int
     start_ns: int
     end_ns: int
     counters: BlockCounters | None
@@ -319,6 +321,7 @@ class Recorder:
             rows=rows,
             unknown_latency=self._tally.unknown,
             missed=self._missed,
+            flushes_unseen=printed.flushes_unseen,
             start_ns=self._start_ns,
             end_ns=self._end_ns or 0,
             counters=moved if self.script.counted else None,
