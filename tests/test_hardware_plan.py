@@ -20,7 +20,6 @@ from harness.runs import Options, default_parameters
 from harness.tiers.base import Cancel
 
 PROJECT = find_project()
-MIB = 1 << 20
 
 
 class NoModel:

@@ -224,7 +224,7 @@ def test_what_cannot_be_is_told_before_anything_runs(raw: Path, bench: HardwareB
         ({"redo_on": "moon"}, BadParameter, "redo_on 'moon': one of device, elsewhere"),
         ({"doublewrite_on": "elsewhere"}, TargetError, "for the tier simulated"),
         ({"mode": "dj_16k"}, TargetError, "blocks of 16384 B"),
-        ({"mode": "msdj"}, TargetError, r"--journal; see hardware/msdj/"),
+        ({"mode": "msdj"}, TargetError, r"hardware/msdj/ .* JBD2"),
         ({"journal_bytes": 12345}, BadParameter, "must be whole MiB"),
         ({"journal_bytes": 200 * MIB}, TargetError, "does not fit"),
         ({"device": "ssd"}, BadParameter, "has one device"),

@@ -42,9 +42,9 @@ from harness.workloads.tpch import RECORD_BYTES, expand
 DEVICE = "file"
 assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the target's marker"
 NO_JOURNAL: Final = (
-    "a real drive does not place writes by their address: its host has to name the stream. For "
-    "ext4's journal claim a second namespace with an FDP placement handle of its own, and name it "
-    "with --journal; see hardware/msdj/README.md"
+    "a real drive does not place writes by their address: its host has to name the stream. "
+    "hardware/msdj/ has what does so for ext4's journal: a patch of JBD2, or a second namespace "
+    "with an FDP placement handle of its own, claimed and named with --journal"
 )
 _CHUNK_RECORDS = 1 << 16
 _WATCH_S = 1.0
@@ -230,7 +230,7 @@ class DriveDevice(RealDevice):
         self._emptied()
         self._part_bytes = part_bytes
         self._is_journal_apart = journal_apart
-        for drive in (self._drive, self._journal):
+        for drive in (self._drive, self._journal if journal_apart else None):
             if drive is not None and drive.drive.trim:
                 drive.permit("discard what the point before has left", 0)
                 filesystems.discard(drive.path, 0, drive.size_bytes)
@@ -357,10 +357,12 @@ class HardwareBench:
             raise TargetError("tier hardware: give claimed drives or a file, and not both")
         if target is not None:
             scratch.check(target, 0)
-        for name in (*self._names.values(), *self._journals.values()):
-            counters.block_device(guard.check(name, project=project).node)
+        names = (*self._names.values(), *self._journals.values())
+        found = {name: guard.check(name, project=project) for name in names}
+        for drive in found.values():
+            counters.block_device(drive.node)
         for device, name in self._journals.items():
-            check_journal(self.drive(device), guard.check(name, project=project))
+            check_journal(found[self._claimed_as(device)], found[name])
 
     def __enter__(self) -> HardwareBench:
         return self

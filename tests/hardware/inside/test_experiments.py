@@ -45,6 +45,13 @@ DRIVES = (
     Sata(HDD, "FLASHLAB HDD 1024", "MX6OA5Q0", 0x5000CCA39BD0F402, 7200, SIZE_BYTES, discard=False),
     FdpNvme(FDP, ("0", "1"), size_bytes=SIZE_BYTES),
 )
+CLAIMS = {
+    "ssd": (SSD, 0),
+    "hdd": (HDD, 0),
+    "nvme": (NVME, 0),
+    "fdp": (FDP, 0),
+    "fdp_journal": (FDP, 1),
+}
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -58,16 +65,10 @@ def project() -> Iterator[Project]:
     made = Project(root)
     for name in LINKED:
         (root / name).symlink_to(REPOSITORY / name)
-    for name, serial, which in (
-        ("ssd", SSD, 0),
-        ("hdd", HDD, 0),
-        ("nvme", NVME, 0),
-        ("fdp", FDP, 0),
-        ("fdp_journal", FDP, 1),
-    ):
+    for name, (serial, which) in CLAIMS.items():
         claim(drive_of(serial, which), name, made)
     yield made
-    for name in ("ssd", "hdd", "nvme", "fdp", "fdp_journal"):
+    for name in CLAIMS:
         guard.release(name, made)
 
 
