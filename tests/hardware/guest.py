@@ -250,7 +250,7 @@ def boot(drives: Sequence[Drive] = STANDARD) -> Iterator[Guest]:
     our_monitor, their_monitor = socket.socketpair()
     with leases.open_lease() as lease, ours, theirs, our_monitor, their_monitor:
         folder = lease.new_folder(Path("/var/tmp"), "flashlab-guest-")
-        command = [*_host(), *_machine(folder), *_channels(folder, theirs, their_monitor)]
+        command = [*emulator(), *_machine(folder), *_channels(folder, theirs, their_monitor)]
         shares = _shares()
         command += _shared(shares) + _disks(folder, drives, shares)
         with (folder / "qemu.log").open("wb") as log:
@@ -296,7 +296,7 @@ def _compile() -> None:
     subprocess.run([sys.executable, "-m", "compileall", "-q", *ours], env=write, check=True)
 
 
-def _host() -> list[str]:
+def emulator() -> list[str]:
     """The emulator with its own libraries and ROMs, or this machine's if that is as new."""
     unpacked = HOME / "host" / "usr"
     program = unpacked / "bin" / "qemu-system-x86_64"

@@ -45,7 +45,7 @@ def make_initial_disk(target: Path, inside: Path, kernel: str, shares: Mapping[s
     files["shares"] = (stat.S_IFREG | 0o644, table.encode())
     for i, module in enumerate(_in_order(inside / "usr" / "lib" / "modules" / kernel, _MODULES)):
         files[f"modules/{i:02}.ko"] = (stat.S_IFREG | 0o644, lzma.decompress(module.read_bytes()))
-    target.write_bytes(b"".join(_cpio(files)))
+    target.write_bytes(b"".join(cpio(files)))
 
 
 def _in_order(folder: Path, names: Iterable[str]) -> list[Path]:
@@ -58,7 +58,7 @@ def _in_order(folder: Path, names: Iterable[str]) -> list[Path]:
     return [folder / path for path in dict.fromkeys(wanted)]
 
 
-def _cpio(files: Mapping[str, tuple[int, bytes]]) -> Iterator[bytes]:
+def cpio(files: Mapping[str, tuple[int, bytes]]) -> Iterator[bytes]:
     """The format "newc" (Documentation/driver-api/early-userspace/buffer-format.rst)."""
     for number, (name, (mode, content)) in enumerate([*files.items(), ("TRAILER!!!", (0, b""))]):
         path = name.encode() + b"\0"
