@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,13 +15,20 @@ from conftest import REPOSITORY, need, on_time
 
 from harness.bench import live_data
 from harness.bench.live_safety import Drive, cuts_of, mixed_load, recorded
+from harness.devices.guard import ClaimedDrive
 from harness.devices.live import LiveDevice, created
 from harness.devices.live.recording import replay
+from harness.devices.trim_log import TrimLog
+from harness.devices.wear import counters as wear
+from harness.devices.wear import reading
+from harness.devices.wear.counters import COUNTS, Wear
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement
 from harness.experiments.delayed_trim import real
 from harness.paths import Project
+from harness.tiers.base import Bench
 from harness.tiers.emulated import EmulatedBench
+from harness.tiers.hardware import DriveDevice
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
@@ -148,3 +157,44 @@ def test_what_needs_a_model_is_refused() -> None:
         for kind in ("shares", "scenario", "idle"):
             with pytest.raises(BadParameter, match="simulated"):
                 real.run_point({**UNITS, "kind": kind}, bench)
+
+
+class Board:
+    """A claimed drive, as far as a point asks it; its statistics are of `readings`, in turn."""
+
+    def __init__(self, path: Path, readings: list[TrimLog]) -> None:
+        self.path = path
+        self.size_bytes = path.stat().st_size
+        self.drive = SimpleNamespace(node=path, transport="nvme", trim=True)
+        self._readings = iter(readings)
+
+    def check_budget(self) -> None:
+        """Has none."""
+
+    def wear(self, *_: Any) -> Wear:
+        unsaid = dict.fromkeys(COUNTS, "a file")
+        about = wear.Drive("board", "1", "1")
+        return Wear(drive=about, unsaid=unsaid, trim=next(self._readings))
+
+
+def test_a_real_board_says_when_it_did_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the TRIMs the run waits until the board has nothing pending, and keeps its counts."""
+    file = tmp_path / "board"
+    with file.open("wb") as made:
+        made.truncate(16 << 20)
+    values = dict.fromkeys(TrimLog.layout(), 0)
+    begun = TrimLog(**{**values, "slices_applied": 7, "slices_applied_idle": 7})
+    busy = replace(begun, pending_ranges=2, slices_applied=100, slices_applied_idle=90)
+    done = replace(busy, pending_ranges=0, slices_applied=519, slices_applied_idle=509)
+    board = Board(file, [begun, busy, busy, done, done])
+    monkeypatch.setattr(reading, "read", board.wear)
+    with closing(DriveDevice(cast(ClaimedDrive, board))) as device:
+        bench = SimpleNamespace(tier="hardware", open_device=lambda *_, **__: nullcontext(device))
+        measurement = real.run_point({**UNITS, "policy": "own"}, cast(Bench, bench))
+    found = measurement.metrics
+    assert found["trim_us"] == pytest.approx(8 * found["trim_mean_us"])
+    assert (found["trim_slices"], found["trim_idle_slices"]) == (512, 502)
+    assert found["trim_pending_ranges"] == 0
+    assert not any(name.startswith("firmware_") or name == "map_us" for name in found)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, need
 
-from harness.devices.trim_log import LOG_BYTES, TrimLog, read_trim_log
-from harness.errors import DeviceError
+from harness.devices.model import Device
+from harness.devices.trim_log import LOG_BYTES, TrimLog, counted_between, read_trim_log
+from harness.errors import DeviceError, InvalidRun
 
 MODULE = REPOSITORY / "harness/core/flash/trim"
 GLUE = REPOSITORY / "hardware/openssd"
@@ -213,6 +214,38 @@ def test_a_page_says_what_was_written_to_it() -> None:
 def test_what_is_no_such_page_is_refused(content: bytes) -> None:
     with pytest.raises(DeviceError, match="TRIM log page"):
         read_trim_log(content)
+
+
+def test_two_readings_say_what_was_done_between_them_by_the_models_names() -> None:
+    before = read_trim_log(page(slices_applied_idle=10, drains=2, pending_ranges=3))
+    after = read_trim_log(page(slices_applied_idle=25, drains=2, pending_ranges=1))
+    found = counted_between(before, after)
+    assert {name: count for name, count in found.items() if count} == {
+        "trim_idle_slices": 15,
+        "trim_pending_ranges": 1,
+    }
+    profiles = REPOSITORY / "hardware" / "profiles"
+    model = Device.from_profile(profiles, "daisyplus_openssd", {"trim": "delayed"}, seed=0)
+    assert set(found) <= set(model.counters)
+    assert counted_between(None, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (page(resets=1), page(resets=2)),
+        (page(drains=2), page(drains=1)),
+        (None, page()),
+        (page(), None),
+    ],
+    ids=["reset", "backwards", "came", "went"],
+)
+def test_readings_that_do_not_belong_together_are_refused(
+    before: bytes | None, after: bytes | None
+) -> None:
+    logs = [None if content is None else read_trim_log(content) for content in (before, after)]
+    with pytest.raises(InvalidRun, match="delayed TRIM"):
+        counted_between(*logs)
 
 
 def test_the_guide_names_every_call() -> None:

@@ -7,10 +7,11 @@ read_trim_log(page).blocks_kept
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, Self, get_type_hints
 
-from harness.errors import DeviceError
+from harness.errors import DeviceError, InvalidRun
 
 U16 = Annotated[int, "H"]
 U32 = Annotated[int, "I"]
@@ -19,6 +20,31 @@ U64 = Annotated[int, "Q"]
 LOG_BYTES: Final = 512
 _MAGIC: Final = 0x4D525444  # "DTRM"
 _VERSION: Final = 1
+
+_COUNTS: Final[Mapping[str, str]] = {
+    "trim_ranges": "trim_ranges",
+    "trim_slices": "slices_applied",
+    "trim_idle_slices": "slices_applied_idle",
+    "trim_drained_slices": "slices_applied_drain",
+    "trim_forced_slices": "slices_applied_forced",
+    "trim_merged_ranges": "merged_ranges",
+    "trim_writes_while_pending": "writes_while_pending",
+    "trim_writes_noted": "writes_noted",
+    "trim_blocks_kept": "blocks_kept",
+    "trim_reads_of_pending": "reads_of_pending",
+    "trim_list_lookups": "slice_lookups",
+    "trim_list_probes": "entries_probed",
+    "trim_yields": "yields",
+    "trim_drains": "drains",
+    "trim_forgotten_blocks": "blocks_forgotten",
+}
+"""The page's fields by the names that the device model has for the same; all of them only grow."""
+
+_STATES: Final[Mapping[str, str]] = {
+    "trim_pending_ranges": "pending_ranges",
+    "trim_list_entries": "write_entries",
+}
+"""The same for what is so now."""
 
 
 @dataclass(frozen=True)
@@ -118,3 +144,19 @@ def read_trim_log(page: bytes) -> TrimLog:
             "this program and the firmware must have the same delayed_trim.h"
         )
     return log
+
+
+def counted_between(before: TrimLog | None, after: TrimLog | None) -> dict[str, int]:
+    """What two readings say, by the device model's names: counts since the first, the state now.
+
+    Of a drive without such a page (None) nothing. Raises InvalidRun if the statistics came, went
+    or were reset in between.
+    """
+    if before is None and after is None:
+        return {}
+    if before is None or after is None or before.resets != after.resets:
+        raise InvalidRun("the statistics of the drive's delayed TRIM were reset: measure again")
+    changed = {n: getattr(after, f) - getattr(before, f) for n, f in _COUNTS.items()}
+    if back := [name for name, count in changed.items() if count < 0]:
+        raise InvalidRun(f"{back[0]} of the drive's delayed TRIM ran backwards: measure again")
+    return changed | {name: getattr(after, field) for name, field in _STATES.items()}

@@ -27,6 +27,7 @@ from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.guard import ClaimedDrive
 from harness.devices.profiles import NamedRange
 from harness.devices.queue_settings import queue_settings
+from harness.devices.trim_log import counted_between
 from harness.devices.wear import reading
 from harness.devices.wear.counters import Wear, between
 from harness.devices.write_shares import Writes
@@ -291,6 +292,15 @@ class DriveDevice(RealDevice):
         """Asks the drive what it has written so far."""
         self._before = self._wear()
 
+    def counted(self) -> dict[str, int]:
+        """Of a firmware with delayed TRIM: its statistics since `begin`, and what is pending.
+
+        What is worn is counted too coarsely to be subtracted within a point. Raises InvalidRun.
+        """
+        if self._before is None or self._before.trim is None:
+            return {}
+        return counted_between(self._before.trim, self._wear().trim)
+
     def counters(self) -> dict[str, int | float]:
         """What the drive says that it has written since `begin`: none where it cannot say.
 
@@ -300,9 +310,11 @@ class DriveDevice(RealDevice):
             if drive is not None:
                 drive.check_budget()
         assert self._before is not None
-        moved = between(self._before, self._wear())
+        now = self._wear()
+        moved = between(self._before, now)
         self.waf_says = moved.waf_text
         found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
+        found |= counted_between(self._before.trim, now.trim)
         return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
 
     @property

@@ -2,8 +2,9 @@
 
 fio and the kernel are not slowed down with a live drive, so its times are the clock's over the
 slowdown; TRIM's parts are the drive's own counters, as the paper's come from the device core's
-clock counter: a drive of the shops has none, and then there are none. A TRIM is one BLKDISCARD,
-which fio's engine `psync` sends for `trim`. A real drive's policy is its own (grid.OWN).
+clock counter: a real drive tells no times, and then there are none, but a board with the firmware
+of hardware/openssd tells how much of TRIM it did when. A TRIM is one BLKDISCARD, which fio's engine
+`psync` sends for `trim`. A real drive's policy is its own (grid.OWN).
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def _table1(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     trimmed = int(v["trimmed_bytes"])
     trim_ms = _total_ms(_in_order(device, "trim", unit, trimmed), device) if trimmed else 0.0
     times = {"write_ms": write_ms, "trim_ms": trim_ms, "total_ms": write_ms + trim_ms}
-    return {**times, **_later_us(_settled(device))}
+    _, later = _own_us(_settled(device))
+    return {**times, **later}
 
 
 def _units(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
@@ -78,11 +80,10 @@ def _units(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     device.begin()
     _in_order(device, "write", max(unit, _FILL_BYTES), file)
     trim = _in_order(device, "trim", unit, file)
-    counters = _settled(device)
+    parts, later = _own_us(_settled(device))
     answered = {"trim_mean_us": trim.latency_mean_ns / device.slowdown / 1e3}
-    if not counters:
+    if not parts:
         return {**answered, "trim_us": answered["trim_mean_us"] * trim.ios}
-    parts, later = parts_us(counters), later_us(counters)
     return {**parts, **until_answered_us(parts, later), **later, **answered}
 
 
@@ -110,12 +111,11 @@ def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     with ThreadPoolExecutor(len(jobs)) as pool:
         started = {op: pool.submit(_run, device, job) for op, job in jobs.items()}
         ran = {op: future.result() for op, future in started.items()}
-    counters = _settled(device)
+    parts, later = _own_us(_settled(device))
     found = {f"{op}s": float(each.ios) for op, each in ran.items()}
     for op, each in ran.items():
         found |= _latencies_us(op, each, device.slowdown)
-    parts = parts_us(counters) if counters else {}
-    return {**found, **parts, **_later_us(counters)}
+    return {**found, **parts, **later}
 
 
 def _in_order(device: _Device, op: str, unit: int, total: int) -> FioOp:
@@ -169,8 +169,11 @@ def _latencies_us(op: str, found: FioOp, slowdown: int) -> dict[str, float]:
     return {f"{op}_{name}_us": value / slowdown / 1e3 for name, value in times.items()}
 
 
-def _later_us(counters: Mapping[str, int]) -> dict[str, float]:
-    return later_us(counters) if counters else {}
+def _own_us(counters: Mapping[str, int]) -> tuple[dict[str, float], dict[str, float]]:
+    """TRIM's parts, and what of them was later, by the drive; a real one counts no times."""
+    if "firmware_trim_command_ns" not in counters:
+        return {}, {}
+    return parts_us(counters), later_us(counters)
 
 
 def _settled(device: _Device) -> dict[str, int]:
