@@ -50,14 +50,16 @@ emulated: system env ## as root: the papers on live block devices, beside their 
 	@$(BIN)/harness report
 
 test: system env ## all tests but the slow ones
-	@$(BIN)/pytest -m "not slow" -q
+	@$(BIN)/pytest -m "not slow and not real" -q -n auto
+	@$(BIN)/pytest -m "not slow and real" -q
 
 test-slow: system env guest ## the slow tests, too
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -m "not slow and not real" -q -n auto
+	@$(BIN)/pytest -m "slow or real" -q
 
 check: env ## lint, types, fast tests
 	@tools/lint
-	@$(BIN)/pytest -q -m "not slow and not real" --maxfail 5
+	@$(BIN)/pytest -q -m "not slow and not real" --maxfail 5 -n auto
 
 format: env ## puts Python and C++ into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only -q .
