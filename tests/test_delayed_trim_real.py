@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, need, on_time
+from conftest import REPOSITORY, loop_device, need, on_time
 
 from harness.bench import live_data
 from harness.bench.live_safety import Drive, cuts_of, mixed_load, recorded
@@ -159,12 +159,15 @@ def test_what_needs_a_model_is_refused() -> None:
                 real.run_point({**UNITS, "kind": kind}, bench)
 
 
+SIZE_BYTES = 16 << 20
+
+
 class Board:
     """A claimed drive, as far as a point asks it; its statistics are of `readings`, in turn."""
 
     def __init__(self, path: Path, readings: list[TrimLog]) -> None:
         self.path = path
-        self.size_bytes = path.stat().st_size
+        self.size_bytes = SIZE_BYTES
         self.drive = SimpleNamespace(node=path, transport="nvme", trim=True)
         self._readings = iter(readings)
 
@@ -181,18 +184,17 @@ def test_a_real_board_says_when_it_did_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the TRIMs the run waits until the board has nothing pending, and keeps its counts."""
-    file = tmp_path / "board"
-    with file.open("wb") as made:
-        made.truncate(16 << 20)
     values = dict.fromkeys(TrimLog.layout(), 0)
     begun = TrimLog(**{**values, "slices_applied": 7, "slices_applied_idle": 7})
     busy = replace(begun, pending_ranges=2, slices_applied=100, slices_applied_idle=90)
     done = replace(busy, pending_ranges=0, slices_applied=519, slices_applied_idle=509)
-    board = Board(file, [begun, busy, busy, done, done])
-    monkeypatch.setattr(reading, "read", board.wear)
-    with closing(DriveDevice(cast(ClaimedDrive, board))) as device:
-        bench = SimpleNamespace(tier="hardware", open_device=lambda *_, **__: nullcontext(device))
-        measurement = real.run_point({**UNITS, "policy": "own"}, cast(Bench, bench))
+    with loop_device(tmp_path, SIZE_BYTES) as path:
+        board = Board(path, [begun, busy, busy, done, done])
+        monkeypatch.setattr(reading, "read", board.wear)
+        with closing(DriveDevice(cast(ClaimedDrive, board))) as device:
+            opened = nullcontext(device)
+            bench = SimpleNamespace(tier="hardware", open_device=lambda *_, **__: opened)
+            measurement = real.run_point({**UNITS, "policy": "own"}, cast(Bench, bench))
     found = measurement.metrics
     assert found["trim_us"] == pytest.approx(8 * found["trim_mean_us"])
     assert (found["trim_slices"], found["trim_idle_slices"]) == (512, 502)
