@@ -90,6 +90,11 @@ def kernel_number(path: Path, *, of_requests: bool = True) -> int:
     return major << 20 | minor
 
 
+def queues(path: Path) -> int:
+    """How many hardware queues the drive has; 1 of one that the kernel gives none."""
+    return max(1, len(list((block_device(path) / "mq").glob("[0-9]*"))))
+
+
 def read(path: Path) -> BlockCounters:
     """The device's counters now. Raises TargetError."""
     numbers = [int(text) for text in (block_device(path) / "stat").read_text().split()]

@@ -104,7 +104,8 @@ def of_counters(
         low, high, moved = _span(tally, printed, op)
         if not low <= ios <= high:
             rows = f"{low}" if low == high else f"at least {low}"
-            problems.append(f"{op}s: {rows} by the trace, {ios} by /sys/block")
+            kind = "flushes" if op == "flush" else f"{op}s"
+            problems.append(f"{kind}: {rows} by the trace, {ios} by /sys/block")
         if moved != sectors:
             problems.append(f"{op} sectors: {moved} by the trace, {sectors} by /sys/block")
     return problems

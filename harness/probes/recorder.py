@@ -39,6 +39,7 @@ _GROUP_ROWS: Final = 262_144
 _START_S: Final = 60.0
 _STOP_S: Final = 120.0
 _UNROLL: Final = 64
+_FLUSH: Final = ord("F")
 
 DeviceCounters = Callable[[], Mapping[str, int]]
 
@@ -50,7 +51,7 @@ class Recording:
     rows: in the file. unknown_latency: of these, requests whose issue or end was not seen, or that
     two of the same place shared. missed: at least so many events were skipped by the kernel
     (see Bpftrace.missed); their rows are there, without a latency, except for flushes_unseen:
-    flushes whose end was skipped and which another followed are counted, and have no row.
+    flushes whose end was skipped are counted, and have no row.
     counters: what the kernel counted of the device meanwhile (None for ext4 and its journal).
     marks: (name, boot time in ns).
     """
@@ -190,7 +191,8 @@ class Recorder:
                     f"{processors}: record with block_io, it has all of it in its rows"
                 )
             return [number, str(processors)]
-        return [number, self._token]
+        queues = counters.queues(self._device) if self.script.counted else 1
+        return [number, self._token, str(queues)]
 
     def _quiet(self) -> tuple[BlockCounters, int]:
         if self.script.counted:
@@ -341,13 +343,14 @@ class Recorder:
         said = Lines(0)
         list(said.feed("".join(line + "\n" for line in errors).encode()))
         total = lines.totals.get
+        flushes = self._tally.ops.get("flush", proof.Moved())
         return proof.Printed(
             lost=max(lines.lost, said.lost),
             bad=lines.bad,
             ended=lines.ended,
             rows=None if self.script.json else total("rows", 0) + self._extra,
             empty_writes=self._in_phases("empty"),
-            flushes_unseen=self._in_phases("flushes_unseen"),
+            flushes_unseen=max(0, self._in_phases("flushes_begun") - flushes.ios),
         )
 
     def _in_phases(self, name: str) -> int:
@@ -379,7 +382,7 @@ class Recorder:
             ]
             self._rows([pa.array(column, pa.int64()) for column in raw])
         waiting = entries.get("issued", []) + entries.get("second", [])
-        unseen = [(key[0], value[0], value[1]) for key, value in waiting]
+        unseen = [(k[0], v[0], v[1]) for k, v in waiting if k[0] & 0xFF != _FLUSH]
         if self.script.name == "discards":
             unseen = [entry for entry in unseen if entry[0] & 0xFF == ord("D")]
         if unseen:
@@ -412,7 +415,7 @@ class Recorder:
         waiting = [maps.maps.get(name, {}).items() for name in ("issued", "second")]
         for key, value in chain(*waiting):
             when, sectors = (int(n) for n in value)
-            if when >= 4096 and when < self._start_ns:
+            if int(key) & 0xFF == _FLUSH or 4096 <= when < self._start_ns:
                 continue
             word = scripts.OPS.get(chr(int(key) & 0xFF), "other")
             moved = self._tally.ops.setdefault(word, proof.Moved())

@@ -1,0 +1,34 @@
+"""Block traces of a drive with a queue for each processor."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from hardware.drives import STANDARD, Nvme
+from harness.probes.recorder import Recorder
+
+[NVME] = [drive for drive in STANDARD if isinstance(drive, Nvme)]
+WRITERS = 4
+WRITES = 300
+JOB = ("--name=x", "--direct=1", "--rw=randwrite", "--bs=4k", "--size=16m", "--fsync=1")
+
+
+@pytest.mark.parametrize("script", ["block_io", "io_histograms"])
+def test_flushes_of_several_queues_at_once_are_all_there(script: str, tmp_path: Path) -> None:
+    device = Path(f"/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_{NVME.serial}").resolve(strict=True)
+    assert len(list(Path("/sys/block", device.name, "mq").iterdir())) > 1
+    writers = (f"--numjobs={WRITERS}", f"--number_ios={WRITES}", "--offset_increment=16m")
+    with Recorder(device, tmp_path / "t.parquet", script) as probe:
+        subprocess.run(["fio", *JOB, *writers, f"--filename={device}"], check=True)
+    recording = probe.recording
+    assert recording is not None
+    assert recording.counters is not None
+    assert recording.counters.flush_ios >= WRITES
+    if script == "block_io":
+        flushes = pq.read_table(tmp_path / "t.parquet").to_pandas().query("op == 'flush'")
+        assert len(flushes) + recording.flushes_unseen == recording.counters.flush_ios
+        assert flushes.latency_ns.isna().any(), "no two were under way at once"
