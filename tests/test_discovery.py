@@ -141,6 +141,20 @@ def test_drives_are_what_the_kernel_says(tree: Tree) -> None:
     assert nvme.identity == ("DRIVE B", "NV5C1A7D20E1", "eui.2", 2_000_409_264 * 512)
 
 
+def test_a_name_that_udev_takes_away_meanwhile(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.by_id("sdb", "ata-DRIVE_A_SERIAL02")
+    tree.by_id("sdb", "wwn-0x5000")
+    resolve = Path.resolve
+
+    def gone(path: Path, strict: bool = False) -> Path:
+        if path.name == "wwn-0x5000":
+            raise FileNotFoundError(path)
+        return resolve(path, strict)
+
+    monkeypatch.setattr(Path, "resolve", gone)
+    assert [link.name for link in tree.machine.drive("sdb").by_id] == ["ata-DRIVE_A_SERIAL02"]
+
+
 def test_names_that_two_drives_share_are_no_names(tree: Tree) -> None:
     tree.by_id("nvme0n2", "nvme-DRIVE_B_NV5C1A7D20E1", "b259:1", "b259:2")
     tree.by_id("nvme0n2", "nvme-DRIVE_B_NV5C1A7D20E1_2", "b259:2")

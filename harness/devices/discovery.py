@@ -253,7 +253,7 @@ class Machine:
     def _names(self, name: str) -> tuple[Path, ...]:
         folder = self.places.dev / "disk" / "by-id"
         links = sorted(folder.iterdir()) if folder.is_dir() else []
-        mine = [link for link in links if link.resolve().name == name]
+        mine = [link for link in links if _leads_to(link) == name]
         return tuple(link for link in mine if len(self.claimants(link)) < 2)
 
     def claimants(self, link: Path) -> tuple[str, ...]:
@@ -373,6 +373,14 @@ def _trim_queued(transport: str, link: Path | None) -> bool | None:
     said = [_read(path) for path in link.glob("link*/dev*/ata_device/dev*/trim")]
     known = [text for text in said if text in ("queued", "unqueued", "forced_unqueued")]
     return "queued" in known if known else None
+
+
+def _leads_to(link: Path) -> str:
+    """The device's name; empty if udev has taken the link away meanwhile."""
+    try:
+        return link.resolve().name
+    except FileNotFoundError:  # between two looks of realpath
+        return ""
 
 
 def _read(path: Path) -> str:
