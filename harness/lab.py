@@ -18,20 +18,23 @@ from typing import Any
 import pandas as pd
 from IPython.display import Image
 
-from harness import claims, doctor, plots, report, runs
+from harness import plots
 from harness.devices.model import Device
 from harness.devices.profiles import load_device, load_host
 from harness.experiments.base import Results
 from harness.experiments.sort_merge_join import published
 from harness.paths import Project, find_project
+from harness.runs import claims, report
+from harness.runs.session import Options, open_session
+from harness.tiers import doctor
 
 
 class Lab:
     """A session in a notebook. Closed by `close()`, or at the latest when the kernel ends."""
 
-    def __init__(self, name: str, tier: str, options: runs.Options) -> None:
+    def __init__(self, name: str, tier: str, options: Options) -> None:
         self._stack = ExitStack()
-        opened = runs.open_session(find_project(), name, tier, options)
+        opened = open_session(find_project(), name, tier, options)
         self.session = self._stack.enter_context(opened)
         self._results: Results | None = None
         atexit.register(self.close)
@@ -92,8 +95,8 @@ class Lab:
 
 
 def start(name: str, tier: str = "simulated", **options: Any) -> Lab:
-    """A session of an experiment on a tier; options as in `runs.Options`."""
-    return Lab(name, tier, runs.Options(**options))
+    """A session of an experiment on a tier; options as in `Options`."""
+    return Lab(name, tier, Options(**options))
 
 
 def all_claims() -> dict[str, pd.DataFrame]:

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
-from harness import _core, cli
+from harness import _core
+from harness.commands import main as cli
 from harness.errors import InvalidRun
 from harness.paths import Project, find_project
 from harness.workloads.tpch import CONTENT, JoinInputs, expected_join, join_inputs

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from conftest import REPOSITORY
 
-from harness import mounts
 from harness.devices.live import LiveDevice, registry
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
+from harness.system import mounts
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 HARNESS = str(Path(sys.executable).with_name("harness"))

@@ -14,55 +14,26 @@ HARNESS = REPOSITORY / "harness"
 CORE = HARNESS / "core"
 
 # Who may import whom. A name stands for the module or package harness.<name> and all below it.
-SYSTEM = {"block_queue", "cgroups", "processes", "locks", "mounts", "leases", "writeback"} | {
-    "kernel_partitions"
-}
-BASE = {"errors", "units", "paths", "programs", "_core"} | SYSTEM
-LOWER = BASE | {"workloads", "dbms", "devices", "probes"}
+BASE = {"errors", "units", "paths", "plots", "system", "_core"}
+LOWER = BASE | {"workloads", "dbms", "devices", "drives", "probes"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
     "paths": {"errors"},
-    "programs": {"errors"},
-    "processes": {"errors"},
-    "locks": {"processes"},
-    "mounts": {"errors", "processes", "programs"},
-    "launch": set(),
-    "cgroups": {"errors", "processes"},
-    "writeback": {"block_queue", "errors"},
-    "block_queue": {"errors"},
-    "kernel_partitions": {"errors"},
-    "leases": {"block_queue", "cgroups", "errors", "kernel_partitions", "launch", "locks"}
-    | {"mounts", "processes", "writeback"},
-    "cleaning": BASE | {"devices"},
-    "devices": BASE | {"journal"},
-    "workloads": BASE,
-    "dbms": BASE,
-    "probes": BASE,
     "plots": {"units"},
-    "journal": {"errors"},
+    "system": {"errors", "units"},
+    "devices": BASE - {"plots"},
+    "drives": BASE - {"plots", "_core"},
+    "workloads": BASE - {"plots"},
+    "dbms": BASE - {"plots"},
+    "probes": BASE - {"plots"},
     "tiers": LOWER,
-    "experiments": LOWER | {"tiers", "plots"},
-    "claims": BASE | {"experiments", "journal"},
-    "runs": LOWER | {"tiers", "experiments", "claims", "plots", "journal"},
-    "hardware_plan": LOWER | {"experiments", "runs", "tiers"},
-    "calibration": LOWER | {"journal"},
-    "agreement": LOWER | {"experiments", "journal", "runs", "tiers"},
-    "notebooks": BASE,
-    "doctor": BASE,
-    "report": BASE
-    | {"agreement", "claims", "devices", "experiments", "journal", "notebooks", "tiers"},
-    "lab": LOWER | {"claims", "doctor", "experiments", "plots", "report", "runs"},
-    "bench": LOWER
-    | {"agreement", "calibration", "claims", "experiments", "journal", "runs", "tiers"},
-    "cli_calibrate": BASE | {"calibration", "devices", "experiments", "report", "runs", "tiers"},
-    "cli_device": BASE | {"devices"},
-    "cli_hardware": BASE | {"devices", "hardware_plan", "runs", "tiers"},
-    "cli_probes": BASE | {"probes", "plots"},
-    "cli": BASE
-    | {"agreement", "cleaning", "cli_calibrate", "cli_device", "cli_hardware", "cli_probes"}
-    | {"bench", "doctor", "experiments", "journal", "notebooks", "report", "runs", "tiers"}
-    | {"devices", "workloads"},
+    "experiments": LOWER | {"tiers"},
+    "calibration": LOWER,
+    "runs": LOWER | {"tiers", "experiments"},
+    "benchmarks": LOWER | {"calibration", "tiers", "experiments", "runs"},
+    "commands": LOWER | {"calibration", "tiers", "experiments", "runs", "benchmarks"},
+    "lab": LOWER | {"tiers", "experiments", "runs"},
 }
 CORE_ARROWS: dict[str, set[str]] = {
     "base": set(),
@@ -164,7 +135,7 @@ def test_no_static_state_in_functions() -> None:
 
 
 def test_the_environment_is_not_read_deep_inside() -> None:
-    allowed = {"dbms/postgres.py", "bench/reviewer.py"}  # PATH, and a clean one for a clone
+    allowed = {"dbms/postgres.py", "benchmarks/reviewer.py"}  # PATH, and a clean one for a clone
     for path in PYTHON:
         if str(path.relative_to(HARNESS)) not in allowed:
             assert "os.environ" not in path.read_text(), path

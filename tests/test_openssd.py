@@ -12,7 +12,7 @@ import pytest
 from conftest import REPOSITORY, need
 
 from harness.devices.model import Device
-from harness.devices.trim_log import LOG_BYTES, TrimLog, counted_between, read_trim_log
+from harness.drives.trim_log import LOG_BYTES, TrimLog, counted_between, read_trim_log
 from harness.errors import DeviceError, InvalidRun
 
 MODULE = REPOSITORY / "harness/core/flash/trim"

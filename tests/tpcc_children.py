@@ -1,4 +1,4 @@
-"""What the children of tests/test_tpcc.py run: apart, since they import it."""
+"""What the children of tests/workloads/test_tpcc.py run: apart, since they import it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.devices import external_journal, placement
+from harness.drives import external_journal, placement
 from harness.errors import EXIT_CODE, HarnessError, TargetError
 from harness.units import format_bytes
 

@@ -19,16 +19,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from harness import mounts
 from harness.calibration.jobs import DriveJob, Phase, Plan, join, rates_of
 from harness.calibration.simulate import simulated
 from harness.devices.live import LiveDevice, stats
 from harness.devices.live.stats import MEAN_BOUND
 from harness.devices.profiles import DeviceProfile
-from harness.devices.scratch import HEADER_BYTES, MARKER, Scratch
-from harness.devices.targets import Step, Target
+from harness.drives.scratch import HEADER_BYTES, MARKER, Scratch
+from harness.drives.targets import Step, Target
 from harness.errors import DeviceError, InvalidRun, TargetError
-from harness.programs import find_program
+from harness.system import mounts
+from harness.system.programs import find_program
 from harness.workloads import fio
 from harness.workloads.fio import FioRun
 

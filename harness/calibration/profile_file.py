@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from harness.calibration.fit import Calibrated
 from harness.calibration.jobs import Plan
-from harness.devices import fingerprint
 from harness.devices.profiles import (
     DeviceProfile,
     Rate,
@@ -27,8 +26,9 @@ from harness.devices.profiles import (
     load_device,
     profile_path,
 )
+from harness.drives import fingerprint
 from harness.errors import BadParameter, TargetError
-from harness.journal import write_atomically
+from harness.system.files import write_atomically
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,62}")
 _DIGEST_LETTERS: Final = 12

@@ -31,11 +31,11 @@ from typing import Any, Final
 
 import mysql.connector
 
-from harness.cgroups import Cgroup
 from harness.dbms import innodb, private
 from harness.dbms.innodb import MARIADB, MYSQL, InnodbSettings, PageCheck, Release
 from harness.errors import DiskFull, HarnessError, MissingTool, ServerError, TargetError
-from harness.leases import open_lease
+from harness.system.cgroups import Cgroup
+from harness.system.leases import open_lease
 
 START_LIMIT_S: Final = 120.0
 STOP_LIMIT_S: Final = 120.0

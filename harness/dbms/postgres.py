@@ -24,11 +24,11 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from harness.cgroups import Cgroup
 from harness.dbms import private
 from harness.errors import HarnessError, MissingTool, ServerError
-from harness.leases import open_lease
-from harness.programs import find_program
+from harness.system.cgroups import Cgroup
+from harness.system.leases import open_lease
+from harness.system.programs import find_program
 
 _START_LIMIT_S: Final = 60
 _STOP_LIMIT_S: Final = 30

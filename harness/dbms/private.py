@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.cgroups import Cgroup
 from harness.errors import HarnessError, MissingTool, TargetError
-from harness.leases import Lease
-from harness.programs import find_program
+from harness.system.cgroups import Cgroup
+from harness.system.leases import Lease
+from harness.system.programs import find_program
 
 _ROOM: Final = Path("/var/tmp")  # noqa: S108 - a folder of ours is made in it
 

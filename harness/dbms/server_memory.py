@@ -7,8 +7,8 @@ import statistics
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from harness.cgroups import Cgroup
 from harness.dbms.postgres import Server
+from harness.system.cgroups import Cgroup
 
 
 @dataclass

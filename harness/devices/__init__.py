@@ -1,1 +1,1 @@
-"""Devices: profiles of modelled ones, and the rules for touching real ones."""
+"""Modelled drives: their profiles, the models, and live devices."""

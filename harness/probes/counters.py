@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from harness import kernel_partitions
 from harness.errors import TargetError
+from harness.system import kernel_partitions
 
 SECTOR_BYTES: Final = 512
 """Unit of every sector count of the block layer, whatever the device's own block is."""

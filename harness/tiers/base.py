@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.profiles import DeviceProfile, HostProfile, NamedRange
 from harness.devices.write_shares import Writes
+from harness.system.filesystems import COMMIT_S, INODES
 from harness.workloads.ageing import Ageing
 
 DATA_OFFSET_BYTES: Final = 1 << 20
@@ -94,7 +94,7 @@ class Device(Protocol):
         kernel may hold of it, half of that before it begins to write in the background; 0: as much
         as it likes. `discard`: the device is told what was deleted. `inodes`: how many files there
         may be. `commit_s`: how often its journal commits, in the device's time. `journal_mode`,
-        `journal_bytes`: see devices/filesystems. Yields the folder. Raises TargetError (a device
+        `journal_bytes`: see system/filesystems. Yields the folder. Raises TargetError (a device
         that knows no discard is to have it), and MissingTool without e2fsprogs.
         """
         ...

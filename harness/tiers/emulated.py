@@ -15,21 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import _core, mounts
-from harness.devices import filesystems, fingerprint, live
-from harness.devices.filesystems import COMMIT_S, INODES
+from harness import _core
+from harness.devices import live
 from harness.devices.live import LiveDevice, LiveSpec
-from harness.devices.profiles import (
-    DeviceProfile,
-    HddProfile,
-    HostProfile,
-    NamedRange,
-    load_device,
-)
+from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, NamedRange, load_device
 from harness.devices.write_shares import Writes
+from harness.drives import fingerprint
 from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
 from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
+from harness.system import filesystems, mounts
+from harness.system.filesystems import COMMIT_S, INODES
 from harness.tiers.base import Cancel, CpuCosts
 from harness.tiers.hardware import write_records
 from harness.workloads import ageing as ageing_job

@@ -2,7 +2,7 @@
 
 A claimed drive is held by the guard for as long as the run lasts; whatever overwrites it asks the
 guard first. A file or loop device of this machine takes the drive's place where nothing better is
-at hand: it is made, marked and deleted by devices/scratch.
+at hand: it is made, marked and deleted by drives/scratch.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices import conditions, filesystems, fingerprint, guard, placement, scratch
-from harness.devices.discovery import Drive
-from harness.devices.external_journal import external_journal
-from harness.devices.filesystems import COMMIT_S, INODES
-from harness.devices.guard import ClaimedDrive
 from harness.devices.profiles import NamedRange
-from harness.devices.queue_settings import queue_settings
-from harness.devices.trim_log import counted_between
-from harness.devices.wear import reading
-from harness.devices.wear.counters import Wear, between
 from harness.devices.write_shares import Writes
+from harness.drives import conditions, fingerprint, guard, placement, scratch
+from harness.drives.discovery import Drive
+from harness.drives.external_journal import external_journal
+from harness.drives.guard import ClaimedDrive
+from harness.drives.queue_settings import queue_settings
+from harness.drives.trim_log import counted_between
+from harness.drives.wear import reading
+from harness.drives.wear.counters import Wear, between
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
+from harness.system import filesystems
+from harness.system.filesystems import COMMIT_S, INODES
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import _core
-from harness.devices.filesystems import COMMIT_S, INODES
 from harness.devices.model import Device
 from harness.devices.profiles import (
     DeviceProfile,
@@ -27,6 +26,7 @@ from harness.devices.profiles import (
 from harness.devices.scaling import scaled_to
 from harness.devices.write_shares import Writes, shares_of
 from harness.errors import BadParameter, TargetError, UnknownName
+from harness.system.filesystems import COMMIT_S, INODES
 from harness.tiers.base import Cancel, CpuCosts
 from harness.units import format_bytes
 from harness.workloads.ageing import Ageing

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import DeviceError
-from harness.programs import find_program
+from harness.system.programs import find_program
 
 _OPS: Final = ("read", "write", "trim")
 _LAST_WORDS: Final = 300

@@ -1,5 +1,5 @@
 // The engine against the obvious join, here for the sanitizers; the wide properties are in
-// tests/test_join_engine.py.
+// tests/core/test_join_engine.py.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -3,8 +3,8 @@
 #include "base/prng.hpp"
 #include "disk/mechanics.hpp"
 
-// Command by command, the model is compared with an oracle in tests/test_disk_reference.py. Here is
-// what the documentation promises in words.
+// Command by command, the model is compared with an oracle in tests/devices/test_disk_reference.py.
+// Here is what the documentation promises in words.
 namespace flashlab::disk {
 namespace {
 

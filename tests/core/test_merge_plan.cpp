@@ -1,4 +1,5 @@
-// Merge plans done with runs alone. tests/test_merge_plans.py compares them with a slow reference.
+// Merge plans done with runs alone. tests/core/test_merge_plans.py compares them with a slow
+// reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>

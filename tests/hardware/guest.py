@@ -27,8 +27,8 @@ from typing import Any
 
 from hardware import agent, image
 from hardware.drives import ROOT, STANDARD, Drive, make_images
-from harness import leases
-from harness.programs import find_program
+from harness.system import leases
+from harness.system.programs import find_program
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from harness.programs import find_program
+from harness.system.programs import find_program
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20

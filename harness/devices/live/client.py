@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import _core, locks
+from harness import _core
 from harness.devices.live import loops, registry
 from harness.devices.live.control import ask
 from harness.devices.live.registry import Place
@@ -22,7 +22,8 @@ from harness.devices.live.spec import LiveSpec
 from harness.devices.profiles import NamedRange
 from harness.devices.write_shares import Share, Writes
 from harness.errors import HarnessError, MissingTool, TargetError
-from harness.programs import find_program
+from harness.system import locks
+from harness.system.programs import find_program
 
 _END_LIMIT_S: Final = 60.0
 _LOOK_S: Final = 1.0

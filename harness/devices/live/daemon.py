@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from harness import _core, mounts, processes
+from harness import _core
 from harness.devices.live import loops, path, registry, stats, store
 from harness.devices.live.control import Server
 from harness.devices.live.registry import Place
@@ -26,6 +26,7 @@ from harness.devices.live.spec import MEMORY, LiveSpec
 from harness.devices.profiles import HddProfile, NamedRange, SsdProfile, core_parameters
 from harness.devices.write_shares import REST, Share, Shares, shares_of, since
 from harness.errors import BadParameter, HarnessError, TargetError
+from harness.system import mounts, processes
 
 _THREADS: Final = 2
 _SATA_RANGE_SECTORS: Final = 65_535

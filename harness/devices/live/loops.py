@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harness import writeback
 from harness.errors import TargetError
+from harness.system import writeback
 
 CONTROL: Final = Path("/dev/loop-control")
 _CLR_FD: Final = 0x4C01

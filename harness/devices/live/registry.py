@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import locks, mounts
 from harness.devices.live import loops
 from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
+from harness.system import locks, mounts
 
 ROOT: Final = Path("/run/flashlab")
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from harness.devices import fitting
+from harness.devices import data_sheet_fit
 from harness.errors import BadParameter
 from harness.experiments.base import Point, Results
 from harness.experiments.delayed_trim import grid, model, published
@@ -60,7 +60,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
 
 def write(folder: Path, profile: str, values: Mapping[str, float]) -> list[str]:
     """Puts the values into the board's profile; returns what changed. Raises BadProfile."""
-    return fitting.write_values(folder, profile, values)
+    return data_sheet_fit.write_values(folder, profile, values)
 
 
 def _solved(

@@ -32,7 +32,7 @@ class MsdjCrashes:
         "dbms/mysql.py",
         "dbms/page_writes.py",
         "dbms/private.py",
-        "devices/filesystems.py",
+        "system/filesystems.py",
         "probes/recorder.py",
         "probes/scripts.py",
         "probes/scripts/page_commits.bt",

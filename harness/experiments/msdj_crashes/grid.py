@@ -8,8 +8,8 @@ from typing import Annotated, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.dbms import page_writes
-from harness.devices.filesystems import JOURNAL_BLOCKS
 from harness.experiments.base import Point, Scalar
+from harness.system.filesystems import JOURNAL_BLOCKS
 from harness.units import format_bytes, parse_bytes
 
 BASE: Final = "paper"

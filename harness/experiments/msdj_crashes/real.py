@@ -25,12 +25,10 @@ from typing import Any, Final
 import pandas as pd
 import pyarrow.parquet as pq
 
-from harness import mounts
 from harness.dbms import mysql, page_writes
 from harness.dbms.innodb import InnodbSettings
 from harness.dbms.mysql import Server
 from harness.dbms.page_writes import PageWrites
-from harness.devices import filesystems
 from harness.devices.live import LiveDevice
 from harness.devices.profiles import NamedRange
 from harness.errors import HarnessError, Interrupted, InvalidRun, ServerError, TargetError
@@ -39,6 +37,7 @@ from harness.experiments.msdj_crashes import outcomes
 from harness.experiments.msdj_crashes.markers import Markers, create
 from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
+from harness.system import filesystems, mounts
 from harness.tiers.emulated import EmulatedBench
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute

@@ -15,7 +15,7 @@ from typing import Final
 import pandas as pd
 from scipy.optimize import brentq
 
-from harness.devices import fitting
+from harness.devices import data_sheet_fit
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.msdj_tpcc import grid, model, published
@@ -76,7 +76,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
 
 def write(folder: Path, profile: str, overprovision_ratio: float) -> list[str]:
     """Puts the value into the drive's profile; returns what changed. Raises BadProfile."""
-    return fitting.write_values(folder, profile, {FITTED: overprovision_ratio})
+    return data_sheet_fit.write_values(folder, profile, {FITTED: overprovision_ratio})
 
 
 def _cell(cells: Sequence[Point], parameters: Parameters) -> Point:

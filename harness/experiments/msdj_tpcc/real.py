@@ -24,13 +24,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness import leases, mounts
 from harness.dbms import mysql, page_writes
 from harness.dbms.innodb import InnodbSettings
 from harness.dbms.mysql import Server
 from harness.dbms.page_writes import PageWrites
 from harness.dbms.server_memory import ServerMemory
-from harness.devices import filesystems, write_shares
+from harness.devices import write_shares
 from harness.devices.model import waf_of
 from harness.devices.profiles import NamedRange
 from harness.devices.write_shares import Sampler, Writes
@@ -41,6 +40,7 @@ from harness.experiments.msdj_tpcc.written import Layout
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
+from harness.system import filesystems, leases, mounts
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, Device
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpcc import consistency, driver, loading

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from harness.dbms import innodb
 from harness.dbms.innodb import FileRange
-from harness.devices import filesystems
 from harness.errors import InvalidRun
 from harness.probes import places
 from harness.probes.fiemap import file_extents
+from harness.system import filesystems
 
 TABLES: Final = (
     "warehouse",

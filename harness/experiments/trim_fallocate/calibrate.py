@@ -16,7 +16,7 @@ from typing import Final
 import pandas as pd
 from scipy.optimize import brentq
 
-from harness.devices import fitting
+from harness.devices import data_sheet_fit
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.trim_fallocate import grid, model, published
@@ -77,7 +77,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
 
 def write(folder: Path, profile: str, command_time_ns: int) -> list[str]:
     """Puts the value into the drive's profile; returns what changed. Raises BadProfile."""
-    return fitting.write_values(folder, profile, {FITTED: float(command_time_ns)})
+    return data_sheet_fit.write_values(folder, profile, {FITTED: float(command_time_ns)})
 
 
 def _is_base(point: Point) -> bool:

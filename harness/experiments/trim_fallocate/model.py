@@ -21,7 +21,8 @@ from harness.tiers.simulated import SimulatedBench, SimulatedMachine
 _TRACED_ROWS: Final = 20_000
 _STEP_BYTES: Final = 2 * hash_batches.BLOCK_BYTES
 """The simulation's unit: two of a batch file's blocks at once. With single ones extents and TRIMs
-are 3 to 5 % more, times within 3 % (tests/test_trim_fallocate.py), and it takes twice as long."""
+are 3 to 5 % more, times within 3 % (tests/experiments/test_trim_fallocate.py), and it takes twice
+as long."""
 
 _RESERVED_FILES: Final = 18
 """Of max_files_per_process: 10 are kept back and 4 open before the first query (what PostgreSQL 15

@@ -28,11 +28,9 @@ from typing import Any, Final
 import duckdb
 import psycopg
 
-from harness import leases, mounts
 from harness.dbms import postgres, server_memory, temp_files
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
-from harness.devices import filesystems
 from harness.devices.model import waf_of
 from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError
 from harness.experiments.base import Measurement, Scalar
@@ -40,6 +38,7 @@ from harness.experiments.trim_fallocate import queries
 from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
 from harness.probes.recorder import Recorder
+from harness.system import filesystems, leases, mounts
 from harness.tiers.base import Bench, Device
 from harness.units import format_bytes
 from harness.workloads import tpch_tables

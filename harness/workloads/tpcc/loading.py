@@ -16,8 +16,8 @@ from typing import Any, Final
 import mysql.connector
 from pyarrow import csv
 
-from harness import leases
 from harness.errors import TargetError
+from harness.system import leases
 from harness.workloads.tpcc import children, connections
 from harness.workloads.tpcc.children import Parent
 from harness.workloads.tpcc.connections import Address, connected, execute, statements

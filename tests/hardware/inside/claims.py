@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.devices import guard
-from harness.devices.discovery import Drive, Machine
-from harness.devices.lab_file import Claim
+from harness.drives import guard
+from harness.drives.discovery import Drive, Machine
+from harness.drives.lab_file import Claim
 from harness.paths import Project
 
 

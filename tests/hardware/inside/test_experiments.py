@@ -21,8 +21,8 @@ import pytest
 
 from hardware.drives import MIB, FdpNvme, Nvme, Sata
 from hardware.inside.claims import claim, drive_of
-from harness.devices import guard, placement
-from harness.devices.discovery import Drive, Machine
+from harness.drives import guard, placement
+from harness.drives.discovery import Drive, Machine
 from harness.errors import TargetError
 from harness.experiments import grace_hash_join
 from harness.experiments.base import Measurement
@@ -30,7 +30,7 @@ from harness.experiments.msdj_tpcc import real as msdj_tpcc_real
 from harness.experiments.sort_merge_join import real as sort_merge_join_real
 from harness.experiments.trim_fallocate import real as trim_fallocate_real
 from harness.paths import Project
-from harness.runs import Options, open_session
+from harness.runs.session import Options, open_session
 from harness.tiers.hardware import HardwareBench
 from harness.workloads.tpch import join_inputs
 

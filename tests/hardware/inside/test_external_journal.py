@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from hardware.drives import FdpNvme
-from harness.devices import external_journal, filesystems, placement
+from harness.drives import external_journal, placement
 from harness.errors import BadParameter, DeviceError, TargetError
 from harness.paths import find_project
+from harness.system import filesystems
 
 MIB = 1 << 20
 APART = FdpNvme("FD5C1A7D20E1", ("0", "1"))

@@ -21,14 +21,14 @@ import pytest
 from hardware.guard_drives import GUARD
 from hardware.inside.claims import by_id, drive_of
 from hardware.inside.claims import claim as claim_drive
-from harness import kernel_partitions
-from harness.devices import filesystems, guard, lab_file, preparation
-from harness.devices.discovery import Drive, Machine
-from harness.devices.lab_file import Claim
-from harness.devices.preparation import Way
-from harness.devices.targets import Step
+from harness.drives import guard, lab_file, preparation
+from harness.drives.discovery import Drive, Machine
+from harness.drives.lab_file import Claim
+from harness.drives.preparation import Way
+from harness.drives.targets import Step
 from harness.errors import DeviceError, HarnessError, TargetError, UnknownName
 from harness.paths import Project
+from harness.system import filesystems, kernel_partitions
 
 DRIVES = GUARD
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from hardware.drives import STANDARD, FdpNvme
-from harness import block_queue
-from harness.devices import capabilities, conditions, preparation
-from harness.devices.capabilities import Capabilities
-from harness.devices.preparation import choose, precondition, ways
-from harness.devices.queue_settings import queue_settings
-from harness.devices.wear import reading
-from harness.devices.wear.counters import between
+from harness.drives import capabilities, conditions, preparation
+from harness.drives.capabilities import Capabilities
+from harness.drives.preparation import choose, precondition, ways
+from harness.drives.queue_settings import queue_settings
+from harness.drives.wear import reading
+from harness.drives.wear.counters import between
 from harness.errors import DeviceError, TargetError
+from harness.system import block_queue
 
 MIB = 1 << 20
 SSD, HDD, NVME = "SS2037E4B7C9", "HD7K1CXR9F04", "NV5C1A7D20E1"

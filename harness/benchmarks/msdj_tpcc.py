@@ -1,0 +1,215 @@
+"""Figures of MS-DJ's workload: TPC-C's load, throughput beside go-tpc's, and consistency."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+from rich.console import Console
+
+from harness.benchmarks import go_tpc
+from harness.benchmarks.figure import Figure
+from harness.dbms import mysql
+from harness.dbms.innodb import InnodbSettings
+from harness.dbms.mysql import Server
+from harness.errors import BadParameter, HarnessError, MissingTool, ServerError
+from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.msdj_tpcc import model
+from harness.experiments.msdj_tpcc.grid import BASE
+from harness.paths import Project
+from harness.runs import agreement, claims
+from harness.runs.session import Options, open_session
+from harness.tiers.simulated import SimulatedBench
+from harness.workloads.tpcc import consistency, driver, loading
+from harness.workloads.tpcc.connections import Address
+from harness.workloads.tpcc.driver import Job
+from harness.workloads.tpcc.population import Population
+from harness.workloads.tpcc.scale import Scale
+
+_NAME: Final = "msdj_tpcc"
+_COMMAND: Final = "make bench ONLY=msdj_tpcc"
+_EMULATED: Final = "make emulated"
+_WAREHOUSES: Final = 10
+_CONNECTIONS: Final = 8
+_PROCESSES: Final = 2
+_MEASURED_S: Final = 20
+_ROUNDS: Final = 4
+_KILL_AFTER_S: Final = 5.0
+_CONDITIONS: Final = 12
+_SETTINGS: Final = InnodbSettings(
+    buffer_pool_bytes=2 << 30, redo_bytes=1 << 30, io_capacity_pages_per_s=2000
+)
+_LOAD: Final = f"TPC-C, load of {_WAREHOUSES} warehouses"
+_RATIO: Final = (
+    f"TpmC over go-tpc's, {_WAREHOUSES} warehouses, {_CONNECTIONS} connections, undelayed device"
+)
+_HOLDING: Final = "TPC-C, consistency conditions that hold, fewest"
+
+
+def measure(project: Project, console: Console) -> Iterator[Figure]:
+    """All figures of the group: the model, then one server on a plain folder, loaded once."""
+    yield from _modelled(project, console)
+    yield from _emulated(project)
+    yield from _on_server(project, console)
+
+
+def _modelled(project: Project, console: Console) -> Iterator[Figure]:
+    """The paper's grid at its full size, run now, and the claims that it decides."""
+    with open_session(project, _NAME, "simulated", Options(scale="paper")) as session:
+        points = [point for point in session.points if point.values["variant"] == BASE]
+        console.print(f"{len(points)} points of 150 GB and five hours, in virtual time")
+        bench = session.bench
+        assert isinstance(bench, SimulatedBench)
+
+        def one(point: Point) -> tuple[Measurement, float]:
+            begin = time.monotonic()
+            return model.run_point(point.values, {}, bench), time.monotonic() - begin
+
+        begin = time.monotonic()
+        with ThreadPoolExecutor(bench.parallel) as pool:
+            runs = list(pool.map(one, points))
+        elapsed_s = time.monotonic() - begin
+    yield _figure("150 GB, five hours, one mode, two at a time", [t for _, t in runs], "< 60", "s")
+    yield _figure(f"150 GB, five hours, {len(points)} points", [elapsed_s], "< 300", "s")
+    pairs = list(zip(points, runs, strict=True))
+    table = pd.DataFrame([{**p.values, **run.metrics, "point": p.id} for p, (run, _) in pairs])
+    series = {p.id: run.series for p, (run, _) in pairs}
+    results = Results("simulated", table, series, lambda _: None)
+    for row in claims.judge(project, _NAME, results).itertuples():
+        low, high = row.expected
+        goal = f">= {low:g} and <= {high:g}"
+        name = f"{row.place}: {row.statement} (paper: {row.published})"
+        if row.verdict == claims.NOT_RUN:
+            reason = "it is decided by another tier or by variants"
+            yield Figure(f"msdj_tpcc: {name}", row.unit, goal, _COMMAND, missing=reason)
+        else:
+            yield _figure(name, [float(row.value)], goal, row.unit)
+
+
+def _emulated(project: Project) -> Iterator[Figure]:
+    """The authors' run beside its simulation."""
+    what = "write amplification, emulated against simulated, largest deviation"
+    try:
+        table = agreement.compare(project, _NAME)
+    except BadParameter as error:
+        yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, missing=str(error))
+        return
+    deviation = float((table.waf_ratio - 1.0).abs().max())
+    yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, [deviation])
+
+
+def _on_server(project: Project, console: Console) -> Iterator[Figure]:
+    try:
+        mysql.find_programs()
+    except HarnessError as error:
+        for what, goal in ((_LOAD, "< 60"), (_RATIO, ">= 1"), (_HOLDING, "== 12")):
+            yield Figure(f"msdj_tpcc: {what}", "", goal, _COMMAND, missing=str(error))
+        return
+    with mysql.new_folder(mysql.folder_below(project.raw)) as folder:
+        yield from _measured(folder, project, console)
+
+
+def _measured(folder: Path, project: Project, console: Console) -> Iterator[Figure]:
+    with mysql.run(folder, _SETTINGS) as server:
+        address = {**server.address, "database": loading.DATABASE}
+        checks = _Checks(address)
+        context: dict[str, object] = {"server": server.release.series}
+        console.print(f"{_LOAD}, {server.release.series}")
+        begin = time.monotonic()
+        loading.load(address, Population(Scale(_WAREHOUSES)), processes=_PROCESSES)
+        yield _figure(_LOAD, [time.monotonic() - begin], "< 60", "s", context)
+        checks.check()
+        yield from _beside_go_tpc(server, address, checks, project, console)
+        console.print("a run during which the server is killed")
+        _killed_run(server, address)
+    with mysql.run(folder, _SETTINGS) as server:
+        recovered = _Checks({**server.address, "database": loading.DATABASE})
+        recovered.check()
+        loading_job = Job(_CONNECTIONS, _PROCESSES, warm_up_s=0, measured_s=_KILL_AFTER_S)
+        driver.run(recovered.address, loading_job, watch=server.check)
+        recovered.check()
+    yield _figure(f"{_HOLDING}, after the load and each run", checks.holding, "== 12", "conditions")
+    what = f"{_HOLDING}, after a killed run and recovery, and after the next run"
+    yield _figure(what, recovered.holding, "== 12", "conditions")
+    yield _figure("TPC-C, time that all twelve checks take, longest", [max(checks.took_s)], "", "s")
+
+
+@dataclass
+class _Checks:
+    """How many of the conditions hold, each time that they are checked, and what that took."""
+
+    address: Address
+    holding: list[float] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
+
+    def check(self) -> None:
+        begin = time.monotonic()
+        found = consistency.check(self.address)
+        self.took_s.append(time.monotonic() - begin)
+        assert len(found) == _CONDITIONS
+        self.holding.append(sum(not condition.violations for condition in found))
+
+
+def _figure(
+    what: str,
+    samples: list[float],
+    goal: str,
+    unit: str,
+    context: dict[str, object] | None = None,
+) -> Figure:
+    return Figure(f"msdj_tpcc: {what}", unit, goal, _COMMAND, samples, context=context or {})
+
+
+def _beside_go_tpc(
+    server: Server, address: Address, checks: _Checks, project: Project, console: Console
+) -> Iterator[Figure]:
+    """Both in turns on the same data, each round in the other order; the ratio of each round."""
+    try:
+        peer, missing = go_tpc.built(project.build / "go-tpc"), ""
+    except MissingTool as error:
+        peer, missing = None, str(error)
+    ours: list[float] = []
+    theirs: list[float] = []
+    for turn in range(_ROUNDS):
+        console.print(f"round {turn + 1} of {_ROUNDS}, {_MEASURED_S} s each")
+        for mine in (True, False) if turn % 2 == 0 else (False, True):
+            if mine:
+                ours.append(_our_tpmc(server, address))
+            elif peer is not None:
+                args = (server.socket, loading.DATABASE, _WAREHOUSES, _CONNECTIONS, _MEASURED_S)
+                theirs.append(go_tpc.run(peer, *args))
+            checks.check()
+    yield _figure("TPC-C, TpmC on an undelayed device", ours, "", "1/min")
+    if peer is None:
+        yield Figure(f"msdj_tpcc: {_RATIO}", "ratio", ">= 1", _COMMAND, missing=missing)
+        return
+    ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
+    context: dict[str, object] = {
+        "our_tpmc": statistics.median(ours),
+        "go_tpc_tpmc": statistics.median(theirs),
+        "server": server.release.series,
+    }
+    yield _figure(_RATIO, ratios, ">= 1", "ratio", context)
+
+
+def _our_tpmc(server: Server, address: Address) -> float:
+    """Without a warm-up, since the other has none."""
+    job = Job(_CONNECTIONS, _PROCESSES, warm_up_s=0, measured_s=_MEASURED_S)
+    return driver.run(address, job, watch=server.check).metrics["tpmc"]
+
+
+def _killed_run(server: Server, address: Address) -> None:
+    job = Job(_CONNECTIONS, _PROCESSES, warm_up_s=0, measured_s=10 * _KILL_AFTER_S)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(driver.run, address, job)
+        time.sleep(_KILL_AFTER_S)  # how long it runs, not a wait for something
+        server.kill()
+        with suppress(ServerError):
+            running.result()

@@ -1,0 +1,83 @@
+"""Figures of the TRIM x fallocate matrix: claims at the paper's size, and how long that takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import pandas as pd
+from rich.console import Console
+
+from harness.benchmarks.figure import Figure
+from harness.experiments.base import Measurement, Results
+from harness.experiments.trim_fallocate import model
+from harness.experiments.trim_fallocate.grid import BASE
+from harness.paths import Project
+from harness.runs import claims
+from harness.runs.session import Session, open_session
+from harness.tiers.simulated import SimulatedBench
+
+_COMMAND: Final = "make bench ONLY=trim_fallocate"
+_GOAL_S: Final = 180.0
+_WORK_MEM: Final = "work_mem"
+_CELLS: Final = 12
+
+
+def measure(project: Project, console: Console) -> Iterator[Figure]:
+    """All figures of the group: the matrix is run from nothing, then its claims are judged."""
+    with open_session(project, "trim_fallocate", "simulated") as session:
+        console.print("the whole matrix, from nothing, then the sweep of work_mem")
+        matrix, elapsed_s = _run(session, BASE)
+        sweep, _ = _run(session, _WORK_MEM)
+    cells, repetitions = len(matrix.table), int(matrix.table.repetitions.sum())
+    what = f"the whole matrix, {cells} cells, {repetitions} repetitions"
+    yield _figure(what, elapsed_s, f"<= {_GOAL_S:g}", "s") if cells == _CELLS else _short(what)
+    table = pd.concat([matrix.table, sweep.table])
+    series = {**matrix.series, **sweep.series}
+    yield from _claims(project, Results("simulated", table, series, lambda _: None))
+
+
+def _figure(what: str, value: float, goal: str, unit: str = "ratio") -> Figure:
+    return Figure(f"trim_fallocate: {what}", unit, goal, _COMMAND, [value])
+
+
+def _short(what: str) -> Figure:
+    goal, missing = f"<= {_GOAL_S:g}", f"params.yaml does not have the matrix's {_CELLS} cells"
+    return Figure(f"trim_fallocate: {what}", "s", goal, _COMMAND, missing=missing)
+
+
+def _run(session: Session, variant: str) -> tuple[Results, float]:
+    """The points of a variant, as many at a time as there are cores, and how long that took in s.
+
+    What the journal has of them is not used: these are measured now.
+    """
+    bench = session.bench
+    assert isinstance(bench, SimulatedBench)
+    points = [point for point in session.points if point.values["variant"] == variant]
+
+    def one(values: dict[str, int | float | str | bool]) -> Measurement:
+        return model.run_point(values, {}, bench)
+
+    begin = time.monotonic()
+    with ThreadPoolExecutor(bench.parallel) as pool:
+        runs = list(pool.map(one, [dict(point.values) for point in points]))
+    elapsed_s = time.monotonic() - begin
+    pairs = list(zip(points, runs, strict=True))
+    table = pd.DataFrame([{**p.values, **run.metrics, "point": p.id} for p, run in pairs])
+    series = {p.id: run.series for p, run in pairs}
+    return Results("simulated", table, series, lambda _: None), elapsed_s
+
+
+def _claims(project: Project, results: Results) -> Iterator[Figure]:
+    """Each claim's value against its expected range."""
+    for row in claims.judge(project, "trim_fallocate", results).itertuples():
+        low, high = row.expected
+        goal = f">= {low:g} and <= {high:g}"
+        name = f"{row.place}: {row.statement} (paper: {row.published})"
+        if row.verdict == claims.NOT_RUN:
+            reason = "the points that it needs are not in params.yaml"
+            yield Figure(f"trim_fallocate: {name}", row.unit, goal, _COMMAND, missing=reason)
+        else:
+            yield _figure(name, float(row.value), goal, row.unit)

@@ -1,0 +1,1 @@
+"""What a user types: arguments, pages, exit codes, and nothing else."""

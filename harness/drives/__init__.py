@@ -1,0 +1,1 @@
+"""Real drives: found, claimed, guarded, prepared, asked what they have counted."""

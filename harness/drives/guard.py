@@ -1,0 +1,567 @@
+"""The erase guard: a drive is overwritten only if its user has claimed it, and still is that drive.
+
+Fail closed. `claim` looks at a drive, asks for the last characters of its serial number, writes a
+header with a token to it and notes it in the lab file. `claimed` finds the drive again by its
+persistent name, compares all that was noted, holds it exclusively, and gives experiments the part
+behind the header. Whatever is not as it was, or cannot be looked at, is a refusal: nothing is
+written then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from harness.drives import lab_file
+from harness.drives.discovery import EDGE_BYTES, Drive, Machine
+from harness.drives.lab_file import Claim
+from harness.drives.targets import Step
+from harness.errors import TargetError
+from harness.paths import Project, find_project
+from harness.system import kernel_partitions, leases
+from harness.system.kernel_partitions import HEADER_BYTES, MARKER, SECTOR_BYTES
+from harness.units import format_bytes
+
+TYPED_CHARACTERS: Final = 6
+"""So many of the serial number's last ones have to be typed."""
+
+BUDGET_DRIVE_WRITES: Final = 2
+"""How often a run may write the whole drive, unless it is told otherwise."""
+
+_LEAST_BYTES: Final = 64 << 20
+_LOCK_PATIENCE_S: Final = 15.0
+_LOCK_POLL_S: Final = 0.05
+_PAGE_BYTES: Final = 4096
+_PARTITION_NAME: Final = re.compile(r"-part\d+$")
+
+
+class BudgetSpent(TargetError):
+    """A run has written, or is about to write, more than it was given."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What claiming a drive would do: `drive` as found, and the steps."""
+
+    name: str
+    by_id: Path
+    drive: Drive
+    steps: tuple[Step, ...]
+
+    @property
+    def token(self) -> str:
+        """Stands for the typed characters in batch use; bound to the drive and to this plan."""
+        bound = [self.name, str(self.by_id), self.drive.identity, [s.command for s in self.steps]]
+        return hashlib.sha256(json.dumps(bound).encode()).hexdigest()[:16]
+
+
+def plan_claim(name: str, by_id: Path, machine: Machine | None = None) -> Plan:
+    """Looks at a drive that is to be claimed under a name. Raises TargetError; writes nothing."""
+    if not lab_file.NAME.fullmatch(name):
+        raise TargetError(f"{name!r} is no name for a drive: use a-z, 0-9 and _, at most 32")
+    machine = machine or Machine()
+    drive = _drive_at(by_id, machine)
+    _check_facts(drive, machine)
+    _check_free(drive, machine)
+    with _held(drive) as fd:
+        _check_blank_or_ours(fd, drive)
+    header = Step("write the header that marks the drive", _header_command(drive), HEADER_BYTES, 0)
+    return Plan(name, by_id, drive, (header,))
+
+
+def claim(plan: Plan, answer: str, project: Project | None = None) -> Claim:
+    """Claims the drive, if `answer` is its serial number's last characters or the plan's token.
+
+    Looks at all again first. Writes the header, then the lab file. Raises TargetError.
+    """
+    wanted = plan.drive.serial[-TYPED_CHARACTERS:]
+    if answer not in (wanted, plan.token):
+        raise TargetError(
+            f"that is neither the last {TYPED_CHARACTERS} characters of {plan.drive.node}'s serial "
+            "number nor the token of this plan: nothing was changed"
+        )
+    machine = Machine()
+    again = plan_claim(plan.name, plan.by_id, machine)
+    if again != plan:
+        raise TargetError(f"{plan.by_id} is not what it was when the plan was made: plan again")
+    drive = again.drive
+    path = lab_file.path_of(project or find_project())
+    claims = {n: c for n, c in lab_file.load(path).items() if c.identity != drive.identity}
+    if plan.name in claims:
+        raise TargetError(f"another drive is claimed as {plan.name!r}: release it, or take another")
+    made = Claim(
+        by_id=str(plan.by_id),
+        model=drive.model,
+        serial=drive.serial,
+        wwn=drive.wwn,
+        size_bytes=drive.size_bytes,
+        token=secrets.token_hex(16),
+        claimed_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    with _held(drive) as fd:
+        _check_blank_or_ours(fd, drive)
+        _write_header(fd, made)
+    lab_file.save(path, {**claims, plan.name: made})
+    return made
+
+
+def release(name: str, project: Project | None = None) -> Claim:
+    """Overwrites the header with zeroes and forgets the claim. Raises TargetError, UnknownName."""
+    path = lab_file.path_of(project or find_project())
+    with claimed(name, project=project) as drive:
+        drive.give_up()
+    claims = lab_file.load(path)
+    gone = claims.pop(name)
+    lab_file.save(path, claims)
+    return gone
+
+
+def check(name: str, project: Project | None = None) -> Drive:
+    """A claimed drive, found again, if it still is the one; takes and writes nothing.
+
+    Raises UnknownName, TargetError.
+    """
+    return _found_again(lab_file.find(lab_file.path_of(project or find_project()), name))
+
+
+def room_bytes(drive: Drive) -> int:
+    """What experiments may write to of a drive."""
+    return kernel_partitions.layout(drive.size_bytes)[1].length_bytes
+
+
+def allowed_bytes(drive: Drive, asked_bytes: int) -> int:
+    """What a run may write to a drive: what was asked for, or a multiple of its size."""
+    return asked_bytes or BUDGET_DRIVE_WRITES * drive.size_bytes
+
+
+def part_of(drive: Drive) -> Path:
+    """The node of the part that experiments write to, while the drive is held."""
+    return _node_of(drive, kernel_partitions.DATA)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a claimed drive that experiments write to, while nobody holds it: for plans."""
+
+    drive: Drive
+
+    @property
+    def path(self) -> Path:
+        """See targets.Target."""
+        return part_of(self.drive)
+
+    @property
+    def size_bytes(self) -> int:
+        """See targets.Target."""
+        return room_bytes(self.drive)
+
+    def permit(self, step: str, written_bytes: int) -> None:
+        """Nothing is permitted on a drive that is not held. Raises TargetError, always."""
+        del written_bytes
+        raise TargetError(f"{self.drive.node} is not held: {step} is refused")
+
+
+@contextlib.contextmanager
+def claimed(
+    name: str, *, budget_bytes: int = 0, project: Project | None = None
+) -> Iterator[ClaimedDrive]:
+    """A claimed drive, found again and held for as long as the block runs.
+
+    `budget_bytes`: what may be written to it; 0: BUDGET_DRIVE_WRITES times its size. Raises
+    UnknownName, TargetError; nothing is written then.
+    """
+    path = lab_file.path_of(project or find_project())
+    claim = lab_file.find(path, name)
+    drive = _found_again(claim)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_locked(drive))
+        _remove_leftovers(drive, claim)
+        machine = Machine()
+        _check_facts(drive, machine)
+        _check_free(drive, machine)
+        lease = stack.enter_context(leases.open_lease())
+        budget = allowed_bytes(drive, budget_bytes)
+        held = ClaimedDrive(name, claim, drive, budget, lease, path)
+        stack.callback(held.close)
+        held.take()
+        yield held
+
+
+class ClaimedDrive:
+    """A drive that may be overwritten behind its header: a `Target`."""
+
+    def __init__(
+        self,
+        name: str,
+        claim: Claim,
+        drive: Drive,
+        budget_bytes: int,
+        lease: leases.Lease,
+        lab: Path,
+    ) -> None:
+        self.name = name
+        self.claim = claim
+        self.drive = drive
+        self.budget_bytes = budget_bytes
+        self._lease = lease
+        self._lab_file = lab
+        self._sysfs = Path("/sys/dev/block") / drive.number
+        self._begin_bytes = self._all_written_bytes()
+        self._header = -1
+
+    @property
+    def path(self) -> Path:
+        """The part behind the header, a partition that only the kernel knows."""
+        return part_of(self.drive)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of that part."""
+        return room_bytes(self.drive)
+
+    @property
+    def written_bytes(self) -> int:
+        """What the kernel has written to the whole drive since it was taken."""
+        return self._all_written_bytes() - self._begin_bytes
+
+    def permit(self, step: str, written_bytes: int) -> None:
+        """See targets.Target. Raises TargetError, BudgetSpent."""
+        self._check(self._header, step)
+        if self.written_bytes + written_bytes > self.budget_bytes:
+            raise BudgetSpent(
+                f"{self.name}: {step} would write {format_bytes(written_bytes)}, "
+                f"{format_bytes(self.written_bytes)} of {format_bytes(self.budget_bytes)} are "
+                "written: give it a larger --write-budget"
+            )
+
+    @property
+    def is_overspent(self) -> bool:
+        """Whether more has been written than was given."""
+        return self.written_bytes > self.budget_bytes
+
+    def check_budget(self) -> None:
+        """Raises BudgetSpent if more has been written than was given."""
+        if self.is_overspent:
+            raise BudgetSpent(
+                f"{self.name}: {format_bytes(self.written_bytes)} are written, "
+                f"{format_bytes(self.budget_bytes)} were allowed: the run was stopped"
+            )
+
+    @contextlib.contextmanager
+    def whole(self, steps: Sequence[Step]) -> Iterator[Callable[[Step], None]]:
+        """For steps that reach the whole drive, its header too, which is written again afterwards.
+
+        Yields what is to be called before each step: it still is the drive, whose token the step
+        before may have erased. Raises TargetError (also if a step would reach a drive that is not
+        claimed), BudgetSpent.
+        """
+        self._check_neighbours(steps)
+        self.permit("prepare the drive", sum(step.written_bytes for step in steps))
+        with self._whole() as fd:
+            try:
+                yield lambda step: self._check_identity(step.what)
+            finally:
+                _write_header(fd, self.claim)
+        self.take()
+
+    def give_up(self) -> None:
+        """Overwrites the header: it is no claimed drive any more."""
+        self.permit("remove the header", HEADER_BYTES)
+        with self._whole() as fd:
+            _write_whole_header(fd, b"")
+
+    def take(self) -> None:
+        """Holds the header's partition, and makes the other one. Raises TargetError."""
+        with _held(self.drive) as fd:
+            self._check(fd, "take the drive")
+            self._lease.note_partitions(self.drive.number)
+            for extent in kernel_partitions.layout(self.claim.size_bytes):
+                kernel_partitions.add(fd, extent)
+        self._check_part()
+        node = _node_of(self.drive, kernel_partitions.HEADER)
+        self._header = _open(node, os.O_RDWR | os.O_EXCL | os.O_DIRECT)
+        self._check(self._header, "hold the drive")
+
+    def close(self) -> None:
+        """Gives it back to the system, as it was: no partitions."""
+        if self._header >= 0:
+            os.close(self._header)
+            self._header = -1
+        kernel_partitions.remove_ours(self.drive.number)
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[int]:
+        self.close()
+        with _held(self.drive) as fd:
+            self._check(fd, "take the whole drive")
+            yield fd
+
+    def _check_neighbours(self, steps: Sequence[Step]) -> None:
+        """What an NVMe controller is told may reach all of its namespaces (Identify, FNA)."""
+        if not any(Path(step.command[0]).name == "nvme" for step in steps):
+            return
+        machine = Machine()
+        claims = lab_file.load(self._lab_file).values()
+        for other in machine.drives:
+            if other.name == self.drive.name or other.controller != self.drive.controller:
+                continue
+            if not any(claim.identity == other.identity for claim in claims):
+                raise TargetError(
+                    f"{self.name} shares its controller with {other.name}, which is not claimed "
+                    "and might be erased, too: claim it, or use a full discard instead"
+                )
+
+    def _check_identity(self, step: str) -> None:
+        """It still is the drive: by its persistent name, and by what the kernel says of it."""
+        try:
+            again = _drive_at(Path(self.claim.by_id), Machine())
+        except TargetError as error:
+            raise TargetError(f"{self.name}, before '{step}': {error}") from error
+        now, then = (again.number, again.sequence), (self.drive.number, self.drive.sequence)
+        if again.identity != self.claim.identity or now != then:
+            raise TargetError(
+                f"{self.name}: {self.claim.by_id} is another drive than the claimed one: refused "
+                f"before '{step}'"
+            )
+
+    def _check_part(self) -> None:
+        """Its node is the kernel's: a file in its place would take all that is written."""
+        node = self.path
+        known = self._sysfs / node.name / "dev"
+        facts = node.lstat()
+        number = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
+        if not stat.S_ISBLK(facts.st_mode) or number != known.read_text().strip():
+            raise TargetError(f"{node} is not the device that the kernel calls so: remove it")
+
+    def _check(self, fd: int, step: str) -> None:
+        """And by the token on it."""
+        self._check_identity(step)
+        if _token_on(fd) != self.claim.token:
+            raise TargetError(
+                f"{self.name}: {self.drive.node} does not carry the token of its claim: refused "
+                f"before '{step}'; claim it again"
+            )
+
+    def _all_written_bytes(self) -> int:
+        """Documentation/ABI/testing/procfs-diskstats: the seventh field is sectors written."""
+        return int((self._sysfs / "stat").read_text().split()[6]) * SECTOR_BYTES
+
+
+def _node_of(drive: Drive, number: int) -> Path:
+    """As the kernel names partitions: with a p behind a digit."""
+    between = "p" if drive.name[-1].isdigit() else ""
+    return drive.node.with_name(f"{drive.name}{between}{number}")
+
+
+def _drive_at(by_id: Path, machine: Machine) -> Drive:
+    """The drive that a persistent name stands for."""
+    text = str(by_id)
+    if not text.startswith(lab_file.BY_ID) or by_id.name != text.removeprefix(lab_file.BY_ID):
+        raise TargetError(
+            f"{text}: name the drive by its path in {lab_file.BY_ID} (see `harness hardware "
+            "list`): names such as /dev/sda or /dev/nvme0n1 may be another drive after a restart"
+        )
+    if _PARTITION_NAME.search(by_id.name):
+        raise TargetError(f"{text} is a partition: claim a whole drive")
+    if not by_id.is_symlink():
+        raise TargetError(f"{text}: there is no such drive: see `harness hardware list`")
+    if len(machine.claimants(by_id)) > 1:
+        raise TargetError(
+            f"{text} may lead to several drives: use another of the drive's names (see `harness "
+            "hardware list`)"
+        )
+    node = by_id.resolve()
+    if not node.is_block_device():
+        raise TargetError(f"{text} does not lead to a block device")
+    facts = node.stat()
+    number = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
+    name = machine.name_of(number)
+    if node != Path("/dev") / name:
+        raise TargetError(f"{text} leads to {node}, which the kernel calls {name}: refused")
+    folder = Path("/sys/dev/block") / number
+    if (folder / "partition").exists():
+        raise TargetError(f"{text} leads to a partition: claim a whole drive")
+    return machine.drive(name)
+
+
+def _found_again(claim: Claim) -> Drive:
+    drive = _drive_at(Path(claim.by_id), Machine())
+    for what, noted, now in zip(
+        ("model", "serial number", "WWN", "size"), claim.identity, drive.identity, strict=True
+    ):
+        if noted != now:
+            raise TargetError(
+                f"{claim.by_id} has another {what} than when it was claimed ({now}, not {noted}): "
+                "refused"
+            )
+    return drive
+
+
+def _check_facts(drive: Drive, machine: Machine) -> None:
+    """What makes a drive impossible to claim, whatever is on it."""
+    if len(drive.serial) < TYPED_CHARACTERS:
+        raise TargetError(
+            f"{drive.node} tells no serial number of at least {TYPED_CHARACTERS} characters: it "
+            "could not be told from another"
+        )
+    if drive.size_bytes < _LEAST_BYTES:
+        raise TargetError(f"{drive.node} holds {format_bytes(drive.size_bytes)}: too small")
+    if drive.read_only:
+        raise TargetError(f"{drive.node} is read-only: blockdev --setrw, if that is right")
+    if drive.name in machine.system_drives():
+        raise TargetError(
+            f"{drive.node} is a drive that this system runs from, or shares its controller or its "
+            "identity with one: it can never be claimed"
+        )
+    alike = [other.name for other in machine.drives if other.serial == drive.serial]
+    shared = [other for other in alike if machine.drive(other).wwn == drive.wwn]
+    if len(shared) > 1:
+        raise TargetError(
+            f"{' and '.join(shared)} have the same serial number and WWN: one cannot be told from "
+            "the other (two paths to one drive, or a bridge that makes its numbers up)"
+        )
+
+
+def _check_free(drive: Drive, machine: Machine) -> None:
+    if occupants := machine.occupants(drive.name):
+        raise TargetError(
+            f"{drive.node} is in use or carries data ({'; '.join(occupants)}): if nothing on it is "
+            "needed, unmount and clear it yourself (wipefs -a), then try again"
+        )
+
+
+@contextlib.contextmanager
+def _held(drive: Drive) -> Iterator[int]:
+    """The drive, held exclusively: the kernel refuses it to all others, and to us if it is held."""
+    node = drive.node
+    fd = _open(node, os.O_RDWR | os.O_EXCL | os.O_DIRECT)
+    try:
+        facts = os.fstat(fd)
+        number = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
+        if not stat.S_ISBLK(facts.st_mode) or number != drive.number:
+            raise TargetError(f"{node} is another device than a moment ago: refused")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _locked(drive: Drive) -> Iterator[None]:
+    """The lock by which udev and other runs leave a drive alone (systemd, BLOCK_DEVICE_LOCKING).
+
+    udev itself holds it for as long as it looks at a drive that somebody has just written to.
+    """
+    fd = _open(drive.node, os.O_RDONLY)
+    end_s = time.monotonic() + _LOCK_PATIENCE_S
+    try:
+        while not _lock(fd):
+            if time.monotonic() > end_s:
+                raise TargetError(f"{drive.node} is locked by another run: wait for it")
+            time.sleep(_LOCK_POLL_S)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _open(node: Path, flags: int) -> int:
+    try:
+        return os.open(node, flags | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise TargetError(
+                f"{node} is held by somebody else (mounted, RAID, ZFS, another run): refused"
+            ) from error
+        raise TargetError(f"{node}: {error.strerror}: be root, or choose another drive") from error
+
+
+def _check_blank_or_ours(fd: int, drive: Drive) -> None:
+    if _token_on(fd) is not None:
+        return
+    for place, begin in (("begin", 0), ("end", drive.size_bytes - EDGE_BYTES)):
+        if any(_read_direct(fd, begin, EDGE_BYTES)):
+            raise TargetError(
+                f"{drive.node} is not blank at its {place} (1 MiB): if nothing on it is needed, "
+                "clear it yourself (wipefs -a, then blkdiscard -z), then try again"
+            )
+
+
+def _remove_leftovers(drive: Drive, claim: Claim) -> None:
+    """The partitions of a run that was killed."""
+    fd = _open(drive.node, os.O_RDONLY)
+    try:
+        ours = _token_on_cached(fd) == claim.token
+    finally:
+        os.close(fd)
+    if ours:
+        kernel_partitions.remove_ours(drive.number)
+
+
+def _write_header(fd: int, claim: Claim) -> None:
+    _write_whole_header(
+        fd, MARKER + json.dumps({"format": 1, "token": claim.token}).encode() + b"\n"
+    )
+
+
+def _write_whole_header(fd: int, text: bytes) -> None:
+    with mmap.mmap(-1, HEADER_BYTES) as buffer:  # aligned, as O_DIRECT wants it
+        buffer[: len(text)] = text
+        written = os.pwrite(fd, buffer, 0)
+    if written != HEADER_BYTES:
+        raise TargetError("the header could not be written whole: the drive is not claimed")
+    os.fsync(fd)
+
+
+def _token_on(fd: int) -> str | None:
+    """The token that the drive itself holds at this moment; None if there is none."""
+    return _token_in(_read_direct(fd, 0, _PAGE_BYTES))
+
+
+def _token_on_cached(fd: int) -> str | None:
+    return _token_in(os.pread(fd, _PAGE_BYTES, 0))
+
+
+def _token_in(page: bytes) -> str | None:
+    if not page.startswith(MARKER):
+        return None
+    try:
+        said = json.loads(page[len(MARKER) :].partition(b"\n")[0])
+        token = said["token"] if said.get("format") == 1 else None
+    except (ValueError, KeyError, AttributeError):
+        return None
+    return token if isinstance(token, str) else None
+
+
+def _read_direct(fd: int, begin_bytes: int, length_bytes: int) -> bytes:
+    """Exactly these bytes, past the page cache, which wants whole pages. Raises TargetError."""
+    before = begin_bytes % _PAGE_BYTES
+    with mmap.mmap(-1, length_bytes + _PAGE_BYTES) as buffer:
+        got = os.preadv(fd, [buffer], begin_bytes - before)
+        if got < before + length_bytes:
+            raise TargetError(f"{length_bytes} bytes at {begin_bytes} could not be read: refused")
+        return buffer[before : before + length_bytes]
+
+
+def _header_command(drive: Drive) -> tuple[str, ...]:
+    return ("write", str(drive.node), "0", str(HEADER_BYTES))

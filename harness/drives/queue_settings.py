@@ -1,0 +1,26 @@
+"""A drive's queue settings for as long as something is measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from harness.system import block_queue, leases
+
+
+@contextlib.contextmanager
+def queue_settings(path: Path, settings: Mapping[str, str | int]) -> Iterator[None]:
+    """Sets the queue settings of the drive at, or below the partition at, `path`.
+
+    `settings`: names below /sys/block/DRIVE/queue (scheduler, nr_requests, read_ahead_kb,
+    write_cache, ...), set in this order: a scheduler before what it brings. All are put back when
+    the block ends, however it does; after a kill `harness clean` does it. Root only. Raises
+    UnknownName, and TargetError if the kernel refuses a value, or would not take the present one
+    back: often so with discard_max_bytes, of which it takes less than 4 GiB only.
+    """
+    drive = block_queue.drive_of(path).name
+    with leases.open_lease() as lease:
+        lease.note_queue(drive, list(settings))
+        block_queue.put(drive, {setting: str(value) for setting, value in settings.items()})
+        yield

@@ -1,0 +1,121 @@
+"""TPC-C in MS-DJ's modes, simulated against emulated: InnoDB, ext4's journal and drive as models.
+
+What is compared is what the drive was written and made of it: write amplification, whose bytes they
+were, and how they spread over tables and pages. The simulated host has the settings of the server
+that was really run, and a processor that makes it as fast as that was, since neither the paper's
+machine nor this one's load is what the drive's models are asked about: TpmC is no result here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from harness.errors import BadParameter
+from harness.experiments.base import Measurement, Scalar
+from harness.experiments.msdj_tpcc import model
+from harness.experiments.msdj_tpcc.written import SHARES, TABLES
+from harness.paths import Project
+from harness.runs.session import Options, host_name, open_session
+from harness.tiers.emulated import EmulatedBench
+from harness.tiers.simulated import SimulatedBench
+
+_EXPERIMENT: Final = "msdj_tpcc"
+_VALUES: Final = ("device", "variant", "mode", "journal_bytes", "seed")
+_PLACES: Final = ("journal", "doublewrite", "redo", "home")
+
+_SERVER: Final = {"file_sync": "fdatasync", "flush_age": "0.1"}
+"""MariaDB's since 10.5: os_file_sync_posix; innodb_adaptive_flushing_lwm, 10 %. The profile of the
+simulated tier has those of the paper's time."""
+
+_LEAST_CPU_NS: Final = 100_000
+_MOST_CPU_NS: Final = 200_000_000
+_HALVINGS: Final = 7
+_PACE_RATIO: Final = 0.02
+
+Series = Mapping[str, Sequence[float]]
+
+
+def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
+    """One row per emulated point that has been run here, or else that is published.
+
+    Compared: `waf` at the end of the measured interval; `written_per_transaction`, the bytes that
+    the host wrote; of these the shares of PLACES; `concentration`, the share of writes that go to a
+    tenth of the written pages; of the pages written home the share of each table. A share that is
+    0 on either side has no ratio. `tpmc` of both is there to show that they ran at the same pace;
+    what a transaction then costs the simulated processor is `transaction_cpu_ms`. See
+    `agreement.compare`.
+    """
+    with open_session(project, _EXPERIMENT, "emulated", options) as session:
+        table, series = session.results.table, session.results.series
+        bench = session.bench
+        assert isinstance(bench, EmulatedBench)
+        devices = {name: bench.profile_name(name) for name in bench.devices}
+        overrides = bench.overrides
+        names = list(session.points[0].values)
+    file = project.results / f"{_EXPERIMENT}.emulated.csv"
+    if table.empty and file.is_file():
+        table = pd.read_csv(file, dtype={"point": str})
+        series = json.loads(file.with_suffix(".series.json").read_text())
+    if table.empty:
+        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
+    rows = []
+    with SimulatedBench(
+        project.profiles, devices, host_name(project, _EXPERIMENT), overrides
+    ) as simulated:
+        for point in table.to_dict("records"):
+            values = {name: point[name] for name in names}
+            cpu_ns, found = _as_fast(values, float(point["tpmc"]), simulated)
+            emulated = compared(point, series[str(point["point"])])
+            rows.append(
+                {name: values[name] for name in _VALUES}
+                | {"transaction_cpu_ms": cpu_ns / 1e6}
+                | _beside(emulated, compared(found.metrics, found.series))
+                | {"tpmc_emulated": point["tpmc"], "tpmc_simulated": found.metrics["tpmc"]}
+            )
+    return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+
+
+def _as_fast(
+    values: Mapping[str, Scalar], tpmc: float, bench: SimulatedBench
+) -> tuple[int, Measurement]:
+    """The point with the transaction's processor time (ns) that gives this throughput.
+
+    Bisection of its logarithm. A drive that bounds throughput leaves it below.
+    """
+    least, most = _LEAST_CPU_NS, _MOST_CPU_NS
+    for _ in range(_HALVINGS):
+        cpu_ns = round(math.sqrt(least * most))
+        found = model.run_point(values, {**_SERVER, "transaction_cpu": f"{cpu_ns} ns"}, bench)
+        ratio = found.metrics["tpmc"] / tpmc
+        if abs(ratio - 1) <= _PACE_RATIO:
+            break
+        least, most = (cpu_ns, most) if ratio > 1 else (least, cpu_ns)
+    return cpu_ns, found
+
+
+def compared(metrics: Mapping[str, Any], series: Series) -> dict[str, float]:
+    """What of a point's results is laid beside the other tier's."""
+    host = float(metrics["host_written_bytes"])
+    pages = dict(zip(TABLES, series["table_written_pages"], strict=True))
+    home = sum(pages.values())
+    return {
+        "waf": float(metrics["waf_ratio"]),
+        "written_per_transaction": host / float(metrics["transactions"]),
+        **{f"{place}_share": float(metrics[f"{place}_written_bytes"]) / host for place in _PLACES},
+        "concentration": float(series["home_write_concentration"][SHARES.index(0.1)]),
+        **{f"{name}_pages_share": count / home for name, count in pages.items()},
+    }
+
+
+def _beside(emulated: Mapping[str, float], simulated: Mapping[str, float]) -> dict[str, float]:
+    row: dict[str, float] = {}
+    for name, value in emulated.items():
+        row |= {f"{name}_emulated": value, f"{name}_simulated": simulated[name]}
+        if value and simulated[name]:
+            row[f"{name}_ratio"] = value / simulated[name]
+    return row

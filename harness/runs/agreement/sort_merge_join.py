@@ -1,0 +1,163 @@
+"""The sort-merge join, simulated against emulated: PostgreSQL's sorts beside the model of them.
+
+What a tuple costs the CPU is measured here, by the same server with its temporary files in memory;
+what is left to compare is the model of sort, page cache, block layer and drive. Tables, page cache
+and slowdown are those of each emulated run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from harness.errors import BadParameter
+from harness.experiments.base import Scalar
+from harness.experiments.sort_merge_join import model, real
+from harness.experiments.sort_merge_join.model import Query
+from harness.experiments.sort_merge_join.postgres_sort import Relation
+from harness.paths import Project
+from harness.runs.agreement.this_machine import plain, write_profile
+from harness.runs.session import Options, open_session
+from harness.tiers.hardware import HardwareBench
+from harness.tiers.simulated import SimulatedBench
+
+_EXPERIMENT: Final = "sort_merge_join"
+_COMPARED: Final = (
+    *("elapsed_s", "sort_s", "join_s"),
+    *("temp_read_bytes", "temp_written_bytes", "temp_file_bytes"),
+)
+_VALUES: Final = ("device", "clients", "work_mem_bytes", "size_ratio_to_paper", "slowdown")
+_SPLIT: Final = {"compare_cpu": 15, "copy_tuple_cpu": 100}
+"""ns of one comparison and of one copy of a tuple, on a processor of 2020: priors. What a sort
+costs in all is measured, this only says how it depends on the number of runs."""
+
+_BLOCK_CPU_NS: Final = 1500
+"""Of a system call for a block, its copy, and the loop device's part."""
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of ours is made in it
+
+
+def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
+    """One row per emulated point that has been run here; see `agreement.compare`."""
+    with open_session(project, _EXPERIMENT, "emulated", options) as session:
+        table, devices = session.results.table, _device_profiles(session.bench)
+    if table.empty:
+        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
+    cpu = _measured_cpu(project, table.iloc[0])
+    rows = []
+    for point in table.to_dict("records"):
+        found = _simulated(project, devices, point, cpu)
+        row = {name: point[name] for name in _VALUES}
+        for name in _COMPARED:
+            row |= {
+                f"{name}_emulated": point[name],
+                f"{name}_simulated": found[name],
+                f"{name}_ratio": point[name] / found[name],
+            }
+        rows.append(row)
+    return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+
+
+def _device_profiles(bench: Any) -> dict[str, str]:
+    return {name: bench.profile_name(name) for name in bench.devices}
+
+
+def _relations(point: Mapping[str, Any]) -> list[Relation]:
+    """As the server had them, in the order in which it sorts: the outer one first."""
+    return [
+        Relation(
+            rows=int(point[f"{side}_rows"]),
+            heap_bytes=int(point[f"{side}_heap_bytes"]),
+            data_width_bytes=float(point[f"{side}_data_width_bytes"]),
+            wide_ratio=0.0,
+        )
+        for side in ("outer", "inner")
+    ]
+
+
+def _query(point: Mapping[str, Any]) -> Query:
+    version = str(int(point["server_version"]) // 10000)
+    return Query(version, _relations(point), int(point["work_mem_bytes"]))
+
+
+def _simulated(
+    project: Project, devices: dict[str, str], point: Mapping[str, Any], cpu: dict[str, float]
+) -> dict[str, int | float]:
+    """The point in virtual time, in the device's time: there the CPU is `slowdown` times faster."""
+    slowdown = float(point["slowdown"])
+    faster = {name: ns / slowdown for name, ns in cpu.items()}
+    host = _host(project, faster, f"{slowdown:g}", float(point["dirty_ratio"]))
+    with SimulatedBench(project.profiles, devices, str(host)) as bench:
+        machine = bench.machine(str(point["device"]), overrides={}, seed=0)
+        cache_bytes = int(point["page_cache_mean_bytes"])
+        values = {"clients": int(point["clients"]), "repetition": 0, "size_ratio_to_paper": 1.0}
+        result = model.simulate(machine, _query(point), values, bench.cancel, cache_bytes)
+    return model.metrics(result)
+
+
+def _measured_cpu(project: Project, point: Mapping[str, Any]) -> dict[str, float]:
+    """CPU time in ns per tuple of scanning and of joining, measured without a device.
+
+    One client, twice: the server with its files in memory, and the model of it with those times at
+    0. The difference is what they must be.
+    """
+    query = _query(point)
+    base = {"scan_cpu": 0.0, "output_cpu": 0.0, **_SPLIT, "copy_cpu": float(_BLOCK_CPU_NS)}
+    here = _in_memory(project, point)
+    host = _host(project, base, "without")
+    with SimulatedBench(project.profiles, {"memory": "samsung_980_1tb"}, str(host)) as bench:
+        machine = bench.machine("memory", overrides={}, seed=0)
+        values = {"clients": 1, "repetition": 0, "size_ratio_to_paper": 1.0}
+        plenty = 8 * sum(r.heap_bytes for r in query.relations)
+        bare = model.metrics(model.simulate(machine, query, values, bench.cancel, plenty))
+    rows = sum(relation.rows for relation in query.relations)
+    return {
+        **base,
+        "scan_cpu": max(here["sort_s"] - bare["sort_s"], 0.0) * 1e9 / rows,
+        "output_cpu": max(here["join_s"] - bare["join_s"], 0.0) * 1e9 / rows,
+    }
+
+
+def _in_memory(project: Project, point: Mapping[str, Any]) -> dict[str, int | float]:
+    """The real server, one client, its temporary files on a file system in memory."""
+    values: dict[str, Scalar] = {
+        "device": "file",
+        "clients": 1,
+        "work_mem_bytes": int(point["work_mem_bytes"]),
+        "size_ratio_to_paper": float(point["size_ratio_to_paper"]),
+        "page_cache_bytes": 1 << 30,
+        "repetition": 0,
+    }
+    with tempfile.TemporaryDirectory(prefix="flashlab-", dir=_MEMORY) as folder:
+        Path(folder).chmod(0o711)
+        with HardwareBench(Path(folder) / "disk") as bench:
+            return real.run_point(values, bench, project.raw).metrics
+
+
+def _host(project: Project, cpu: Mapping[str, float], name: str, dirty_ratio: float = 1.0) -> Path:
+    """A host profile of this machine, with these CPU times (ns)."""
+
+    def measured(key: str) -> dict[str, str]:
+        return {"value": f"{round(cpu[key])} ns", "fitted": "to this machine, without a device"}
+
+    return write_profile(
+        project,
+        f"sort-{name}",
+        title="This machine, as PostgreSQL's sort sees it",
+        memory="1 GiB",
+        dirty_ratio=dirty_ratio,
+        copy_cpu=measured("copy_cpu"),
+        sections={
+            "sort": {
+                "scan_cpu": measured("scan_cpu"),
+                "compare_cpu": measured("compare_cpu"),
+                "copy_tuple_cpu": measured("copy_tuple_cpu"),
+                "output_cpu": measured("output_cpu"),
+                "table_rate": plain("100 GB/s"),
+            }
+        },
+    )

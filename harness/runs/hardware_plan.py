@@ -1,0 +1,312 @@
+"""What a run on claimed drives would do to them, before it does anything: steps, bytes, times.
+
+The steps are found by the run's own code: each point is begun on a stand-in that notes what would
+be overwritten and stops where the measured part begins. What that part writes, and how long it
+takes, is what the device models say of the same point: an expectation. The limit is the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from harness import _core, experiments
+from harness.drives import external_journal, fingerprint, guard
+from harness.drives.discovery import Drive
+from harness.drives.targets import Step
+from harness.errors import HarnessError
+from harness.experiments.base import Experiment, Measurement, Point, Scalar
+from harness.experiments.delayed_trim.grid import OWN
+from harness.paths import Project
+from harness.runs.session import Options, default_parameters, modelled, open_session
+from harness.system import filesystems
+from harness.system.filesystems import COMMIT_S, INODES
+from harness.tiers.base import Cancel
+from harness.tiers.hardware import RealDevice, is_journal_apart
+from harness.units import format_bytes
+from harness.workloads import ageing as ageing_job
+from harness.workloads.ageing import Ageing
+from harness.workloads.tpch import RECORD_BYTES
+
+_DISCARD_BYTES_PER_S: Final = 10 << 30
+_MEASURED: Final = "measure, as the model expects it"
+_FILL_BYTES_PER_S: Final = {True: 100 << 20, False: 400 << 20}
+"""What a disk and a flash drive are expected to take in order, for what is not simulated."""
+
+
+@dataclass(frozen=True)
+class DrivePlan:
+    """Of one drive: a line about it, and all steps of a run, in order."""
+
+    title: str
+    points: int
+    steps: tuple[Step, ...]
+
+    @property
+    def written_bytes(self) -> int:
+        """Of all steps."""
+        return sum(step.written_bytes for step in self.steps)
+
+
+def plan(project: Project, experiment: str, options: Options) -> list[DrivePlan]:
+    """A plan for each claimed drive. Raises whatever the run itself would; writes nothing."""
+    drives = {device: guard.check(name, project) for device, name in options.drives.items()}
+    journals = {device: guard.check(name, project) for device, name in options.journals.items()}
+    with open_session(project, experiment, "hardware", options) as session:
+        session.reserve()
+        plans = [
+            _drive_plan(
+                project, session.experiment, session.parameters, name, drive, options, journals
+            )
+            for name, drive in drives.items()
+        ]
+    return [made for pair in plans for made in pair if made.steps]
+
+
+def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
+    """Every experiment of the hardware tier, as params.yaml has it, on drives that nobody claimed.
+
+    One row per experiment and drive: experiment, device, points, written_bytes, time_s.
+    """
+    rows = []
+    for name in experiments.names():
+        experiment = experiments.find(name)
+        if "hardware" not in experiment.tiers:
+            continue
+        parameters = default_parameters(project, name, "hardware")
+        for device, drive in drives.items():
+            with suppress(HarnessError):  # no such drive in this experiment
+                made, _ = _drive_plan(project, experiment, parameters, device, drive, Options())
+                time_s = sum(step.expected_s for step in made.steps)
+                rows.append((name, device, made.points, made.written_bytes, time_s))
+    columns = ["experiment", "device", "points", "written_bytes", "time_s"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _drive_plan(
+    project: Project,
+    experiment: Experiment,
+    parameters: BaseModel,
+    device: str,
+    drive: Drive,
+    options: Options,
+    journals: Mapping[str, Drive] | None = None,
+) -> tuple[DrivePlan, DrivePlan]:
+    """Of a drive, and of the namespace for its journals; without one that has no steps."""
+    journal = (journals or {}).get(device)
+    bench = _PlanBench({device: drive}, {device: journal} if journal else {})
+    points = experiment.points(parameters, bench)
+    steps: list[Step] = []
+    apart: list[Step] = []
+    with modelled(project, experiment.name, {device: drive.rotational}) as models:
+        for point in points:
+            bench.steps, bench.journal_steps = [], []
+            with suppress(_Enough):
+                experiment.run_point(point, parameters, bench, project.raw)
+            try:
+                run = experiment.run_point(_as_modelled(point), parameters, models, project.raw)
+            except HarnessError as error:
+                measured = Step(f"measure (the model cannot say: {error})", (), 0, 0.0)
+            else:
+                measured = _measured_part(experiment.name, point, run)
+                if bench.journal_steps:
+                    measured, beside = _without_journal(measured, run)
+                    bench.journal_steps.append(beside)
+            steps += [*bench.steps, measured]
+            apart += bench.journal_steps
+    plan = _titled(device, drive, len(points), steps, options)
+    users = sum(step.what == _MEASURED for step in apart)
+    return plan, _titled(f"{device}'s journal", journal or drive, users, apart, options)
+
+
+def _titled(
+    name: str, drive: Drive, points: int, steps: Sequence[Step], options: Options
+) -> DrivePlan:
+    budget = guard.allowed_bytes(drive, options.write_budget_bytes)
+    written = sum(step.written_bytes for step in steps)
+    title = (
+        f"{name}: {drive.node} ({drive.model}, {format_bytes(drive.size_bytes)}): "
+        f"{points} points, {format_bytes(written)} expected to be written, "
+        f"{format_bytes(budget)} allowed"
+    )
+    return DrivePlan(title, points, tuple(steps))
+
+
+def _without_journal(measured: Step, run: Measurement) -> tuple[Step, Step]:
+    """What the model writes, where the journal is on another namespace: home, and to that one."""
+    journal = int(run.metrics["journal_written_bytes"])
+    home = replace(measured, written_bytes=measured.written_bytes - journal)
+    return home, replace(measured, written_bytes=journal)
+
+
+def _as_modelled(point: Point) -> Point:
+    """A model has no TRIM policy of its own: it takes the ordinary one."""
+    if point.values.get("policy") != OWN:
+        return point
+    return Point({**point.values, "policy": "immediate"}, point.label, point.depends)
+
+
+def _measured_part(experiment: str, point: Point, run: Measurement) -> Step:
+    command = ("harness", "run", experiment, "#", point.label)
+    written, time_s = _written_bytes(point.values, run.metrics), _seconds(point.values, run.metrics)
+    return Step(_MEASURED, command, written, time_s)
+
+
+def _written_bytes(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> int:
+    """By the model's count; else what fio is told to write."""
+    for name in ("host_written_bytes", "device_write_bytes", "temp_written_bytes"):
+        if name in metrics:
+            return int(metrics[name])
+    in_time = float(values.get("writes_per_s", 0)) * float(values.get("duration_s", 0))
+    whole = int(values.get("written_bytes", 0)) or int(values.get("file_bytes", 0))
+    before = 2 * int(values.get("region_bytes", 0))
+    return whole + before + round(in_time * int(values.get("write_bytes", 0)))
+
+
+def _seconds(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> float:
+    if "measured_s" in values:
+        return float(values["measured_s"]) + float(values["warm_up_s"])
+    if "elapsed_s" in metrics:
+        each = float(metrics["elapsed_s"]) + float(metrics.get("settle_s", 0.0))
+        return each * int(values.get("repetitions", 1))
+    return float(metrics.get("total_ms", 0.0)) / 1e3 + float(values.get("duration_s", 0.0))
+
+
+class _Enough(Exception):
+    """The measured part would begin here."""
+
+
+class _PlanDevice(RealDevice):
+    """Notes what would be overwritten, and overwrites nothing."""
+
+    def __init__(
+        self, drive: Drive, journal: Drive | None, bench: _PlanBench, part_bytes: int
+    ) -> None:
+        self._part = guard.part_of(drive)
+        super().__init__(self._part)
+        self.size_bytes = guard.room_bytes(drive)
+        self._drive = drive
+        self._journal = journal
+        self._bench = bench
+        self._part_bytes = part_bytes or self.size_bytes
+
+    @property
+    def path(self) -> Path:
+        """Whoever asks is about to use it."""
+        raise _Enough
+
+    @property
+    def storage(self) -> _core.FileStorage:
+        """The same."""
+        raise _Enough
+
+    def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
+        """The join's input."""
+        written = len(contents) * RECORD_BYTES
+        command = ("write", str(self._part), f"offset={offset_bytes}", f"bytes={written}")
+        self._note("write the input", command, written)
+
+    @contextmanager
+    def filesystem(
+        self,
+        *,
+        size_bytes: int = 0,
+        dirty_bytes: int = 0,
+        discard: bool = False,
+        inodes: int = INODES,
+        commit_s: float = COMMIT_S,
+        journal_mode: str = "ordered",
+        journal_bytes: int = 0,
+    ) -> Iterator[Path]:
+        """What mke2fs is told; the rest writes through the file system."""
+        del dirty_bytes, discard, commit_s, journal_mode
+        whole = size_bytes or self._part_bytes
+        if self._journal is not None:
+            data, journal = guard.Part(self._drive), guard.Part(self._journal)
+            apart, home = external_journal.steps(
+                data, journal, size_bytes=whole, journal_bytes=journal_bytes, inodes=inodes
+            )
+            self._bench.journal_steps.append(apart)
+            self._bench.steps.append(home)
+            raise _Enough
+        command = filesystems.make_command(
+            self._part, whole, inodes=inodes, journal_bytes=journal_bytes
+        )
+        self._note("make a file system", command, inodes * filesystems.INODE_BYTES + journal_bytes)
+        raise _Enough
+        yield  # a generator, as `contextmanager` wants one
+
+    def age(self, ageing: Ageing) -> None:
+        """The fio job."""
+        ageing.check(self.size_bytes)
+        options = [f"--{name}={value}" for name, value in ageing_job.job(ageing).items()]
+        command = ("fio", "--name=job", f"--filename={self._part}", *options)
+        self._note("age the drive", command, ageing.written_bytes)
+
+    def begin(self) -> None:
+        """Time would count from here on."""
+        raise _Enough
+
+    def _note(self, what: str, command: tuple[str, ...], written_bytes: int) -> None:
+        time_s = written_bytes / _FILL_BYTES_PER_S[self._drive.rotational]
+        self._bench.steps.append(Step(what, command, written_bytes, time_s))
+
+
+class _PlanBench:
+    """Drives that are not touched."""
+
+    tier = "hardware"
+    parallel = 1
+
+    def __init__(self, drives: Mapping[str, Drive], journals: Mapping[str, Drive]) -> None:
+        self.cancel = Cancel()
+        self.steps: list[Step] = []
+        self.journal_steps: list[Step] = []
+        self._drives = drives
+        self._journals = journals
+
+    @property
+    def devices(self) -> list[str]:
+        """The experiment's names."""
+        return list(self._drives)
+
+    def reserve(self, needed_bytes: Mapping[str, int]) -> None:
+        """Nothing is written."""
+
+    def attempt(self, number: int) -> None:
+        """Nothing is run."""
+
+    def identity(self, device: str) -> Mapping[str, str]:
+        """The drive's."""
+        return fingerprint.of_drive(self._drives[device])
+
+    @contextmanager
+    def open_device(
+        self,
+        device: str,
+        needed_bytes: int,
+        *,
+        overrides: Mapping[str, str],
+        seed: int,
+        trace: bool = False,
+        size_bytes: int = 0,
+    ) -> Iterator[RealDevice]:
+        """A stand-in; before it, the discard that empties the drive."""
+        del needed_bytes, seed, trace
+        drive, journal = self._drives[device], self._journals.get(device)
+        if not is_journal_apart(overrides):
+            journal = None
+        for which, steps in ((drive, self.steps), (journal, self.journal_steps)):
+            if which is not None and which.trim:
+                command = ("blkdiscard", str(guard.part_of(which)))
+                time_s = which.size_bytes / _DISCARD_BYTES_PER_S
+                steps.append(Step("empty the drive", command, 0, time_s))
+        yield _PlanDevice(drive, journal, self, size_bytes)

@@ -1,0 +1,128 @@
+"""The journal: every finished point, durably, so that nothing that has finished runs again.
+
+One line of JSON per point, appended and synced; a line that was cut short by a crash is recognised
+by its checksum and dropped. A trace is written beside the journal before the line that names it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from harness.errors import DataFolderError, DiskFull
+from harness.system.files import write_atomically
+
+_PLAIN: Final = ("key", "point", "values", "metrics", "series", "trace", "about")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished point. `about` says when, where and in how many seconds it was run."""
+
+    key: str
+    point: str
+    values: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    series: Mapping[str, list[float]]
+    trace: bool
+    about: Mapping[str, Any]
+
+
+class Journal:
+    """The finished points of one experiment on one tier, kept in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / "journal.jsonl"
+
+    def check_writable(self) -> None:
+        """Raises DataFolderError if nothing could be recorded here. Makes the folder."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            probe = self._folder / f".writable-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise _failure(error, self._folder) from error
+
+    def entries(self) -> dict[str, Entry]:
+        """Finished points by key. A damaged line, or one whose trace is gone, does not count."""
+        if not self._file.is_file():
+            return {}
+        lines = self._file.read_text(encoding="utf-8", errors="replace").splitlines()
+        found = (_parse(line) for line in lines)
+        return {
+            e.key: e for e in found if e and (not e.trace or self.trace_path(e.point).is_file())
+        }
+
+    def append(self, entry: Entry, trace: Mapping[str, NDArray[np.generic]]) -> None:
+        """Records a point: its trace first, then the line that makes it count."""
+        try:
+            if trace:
+                _write_trace(self.trace_path(entry.point), trace)
+            self._append_line(_format(entry))
+        except OSError as error:
+            raise _failure(error, self._folder) from error
+
+    def trace_path(self, point: str) -> Path:
+        """Where a point's trace lies."""
+        return self._folder / f"{point}.parquet"
+
+    def block_trace_path(self, point: str) -> Path:
+        """Where the kernel's block requests of a point lie, if they were recorded."""
+        return self._folder / f"{point}.block.parquet"
+
+    def keep_block_trace(self, point: str, recorded: Path) -> None:
+        """Takes a recorded file over, before the line that makes the point count."""
+        try:
+            recorded.rename(self.block_trace_path(point))
+        except OSError as error:
+            raise _failure(error, self._folder) from error
+
+    def _append_line(self, line: str) -> None:
+        with self._file.open("a+b") as file:
+            # A line that a crash has cut short must not swallow this one.
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _write_trace(path: Path, trace: Mapping[str, NDArray[np.generic]]) -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.table({name: pa.array(column) for name, column in trace.items()})
+    encodings = {name: "DELTA_BINARY_PACKED" for name in trace if trace[name].dtype.itemsize >= 4}
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, column_encoding=encodings)
+    write_atomically(path, sink.getvalue().to_pybytes())
+
+
+def _format(entry: Entry) -> str:
+    body = json.dumps({name: getattr(entry, name) for name in _PLAIN}, sort_keys=True)
+    return f"{zlib.crc32(body.encode()):08x} {body}"
+
+
+def _parse(line: str) -> Entry | None:
+    checksum, _, body = line.partition(" ")
+    if checksum != f"{zlib.crc32(body.encode()):08x}":
+        return None
+    return Entry(**json.loads(body))
+
+
+def _failure(error: OSError, folder: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"no space left for results in {folder}: free some and run again")
+    return DataFolderError(f"cannot write to {folder}: {error.strerror}")

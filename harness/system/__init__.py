@@ -1,0 +1,1 @@
+"""The machine below: processes, locks, leases, control groups, mounts, queues, files."""

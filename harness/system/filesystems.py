@@ -1,0 +1,467 @@
+"""File systems on a device under test: made, mounted, unmounted; nothing writes to them later.
+
+mke2fs is told all that its version, its configuration, the clock or chance would otherwise decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.errors import BadParameter, DiskFull, HarnessError, TargetError, UnknownName
+from harness.system import block_queue, leases, mounts, writeback
+from harness.system.leases import Lease
+from harness.system.programs import find_program
+from harness.units import format_bytes
+
+COMMIT_S: Final = 5
+"""How often ext4 commits its journal, if it is not told otherwise."""
+
+JOURNAL_MODES: Final = ("ordered", "journal")
+"""What the journal holds: metadata, with data written home before it; or data, too."""
+
+INODES: Final = 4096
+"""How many files there may be, if nobody asks for more."""
+
+INODE_BYTES: Final = 256
+"""Of each; mke2fs writes them all."""
+
+BLOCK_BYTES: Final = 4096
+"""Of a file-system block, if nobody asks for larger ones."""
+
+_LEAST_BYTES: Final = 16 << 20
+_MOST_CHOSEN_JOURNAL_BYTES: Final = 64 << 20
+JOURNAL_BLOCKS: Final = (1024, 10_240_000)
+"""The fewest and the most that mke2fs allows (mke2fs(8), -J size)."""
+
+_MIB: Final = 1 << 20
+_BLOCK_SIZE: Final = re.compile(r"^Block size: +(\d+)$", re.MULTILINE)
+_JOURNAL_DEVICE: Final = re.compile(r"^Journal device:\s+(0x[0-9a-f]+)$", re.MULTILINE)
+_EXTENTS_HEAD: Final = ["Level", "Entries", "Logical", "Physical", "Length", "Flags"]
+_EXTENT: Final = re.compile(r" *\d+/ *\d+ +\d+/ *\d+ +(\d+) - +(\d+) +(\d+) - +(\d+) +(\d+) *")
+
+_IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000001"
+_JOURNAL_IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000002"
+_FEATURES: Final = (
+    "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
+    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
+)
+_EXTENDED: Final = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_IDENTITY}"
+_OPTIONS: Final = "noatime,nodev,nosuid,noinit_itable"
+_SYSFS: Final = Path("/sys/dev/block")
+_KERNEL_LOG: Final = "/dev/kmsg"
+_LONGEST_RECORD: Final = 8192
+
+
+@contextlib.contextmanager
+def ext4(
+    device: Path,
+    size_bytes: int = 0,
+    *,
+    dirty_bytes: int = 0,
+    commit_s: float = COMMIT_S,
+    discard: bool = False,
+    inodes: int = INODES,
+    journal_mode: str = "ordered",
+    journal_bytes: int = 0,
+) -> Iterator[Path]:
+    """A new ext4 on a block device, mounted at a folder of ours while the block runs.
+
+    `size_bytes` 0: as large as the device. `dirty_bytes`: see writeback.limited. `discard`: what is
+    deleted is discarded after the next commit. `inodes`: how many files there may be. `commit_s`:
+    ext4 takes whole seconds of the clock, at least one. `journal_mode`: one of JOURNAL_MODES; with
+    `journal`, O_DIRECT is buffered. `journal_bytes`: whole MiB; 0: a 16th of the file system, 4 to
+    64 MiB. Root only. Raises MissingTool, DiskFull, UnknownName, BadParameter (a journal size that
+    mke2fs does not allow), TargetError (also for a journal that does not fit, and for a device
+    without discard, if it is to have it).
+    """
+    _journaling(journal_mode)
+    if discard:
+        _check_discard(device)
+    _make(device, size_bytes, offset_bytes=0, inodes=inodes, journal_bytes=journal_bytes)
+    with mounted(
+        device,
+        dirty_bytes=dirty_bytes,
+        commit_s=commit_s,
+        discard=discard,
+        journal_mode=journal_mode,
+    ) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def ext4_in(
+    target: Path,
+    offset_bytes: int,
+    size_bytes: int,
+    *,
+    dirty_bytes: int = 0,
+    commit_s: float = COMMIT_S,
+    discard: bool = False,
+    inodes: int = INODES,
+    journal_mode: str = "ordered",
+    journal_bytes: int = 0,
+) -> Iterator[Path]:
+    """A new ext4 in a part of a file or device, mounted through a loop device while the block runs.
+
+    The loop device goes with the mount, and reads and writes past the page cache of what is below.
+    Parameters and errors as of `ext4`.
+    """
+    mode = _journaling(journal_mode)
+    if discard and target.is_block_device():
+        _check_discard(target)
+    _make(target, size_bytes, offset_bytes=offset_bytes, inodes=inodes, journal_bytes=journal_bytes)
+    place = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}"]
+    options = [*place, _committing(commit_s), _discarding(discard), mode]
+    with _mounted(target, options) as folder:
+        number = mounts.number_of(folder)
+        loop = device_of(folder)
+        if discard:
+            _check_discard(loop)  # of a file: what lies below it decides
+        _run("losetup", "--direct-io=on", str(loop))
+        with writeback.limited(number, dirty_bytes):
+            yield folder
+
+
+def make(
+    device: Path, *, inodes: int = INODES, journal_bytes: int = 0, block_bytes: int = BLOCK_BYTES
+) -> None:
+    """Writes an empty ext4 over a whole block device, to be mounted by `mounted`.
+
+    `block_bytes`: of a file-system block, which not every kernel can mount if it is larger than a
+    page of memory. Other parameters and errors as of `ext4`.
+    """
+    _make(
+        device,
+        0,
+        offset_bytes=0,
+        inodes=inodes,
+        journal_bytes=journal_bytes,
+        block_bytes=block_bytes,
+    )
+
+
+@contextlib.contextmanager
+def mounted(
+    device: Path,
+    *,
+    dirty_bytes: int = 0,
+    commit_s: float = COMMIT_S,
+    discard: bool = False,
+    journal_mode: str = "ordered",
+    journal: Path | None = None,
+) -> Iterator[Path]:
+    """An ext4 that is there already, mounted at a folder of ours while the block runs.
+
+    The kernel replays its journal if it was not unmounted. `journal`: the device that has it, if it
+    is another one. Other parameters as of `ext4`. Raises TargetError, with the kernel's words, if
+    it cannot be mounted.
+    """
+    options = [_committing(commit_s), _discarding(discard), _journaling(journal_mode)]
+    if journal is not None:  # whatever number that device had when the file system was made
+        options.append(f"journal_path={journal}")
+    with (
+        _mounted(device, options) as folder,
+        writeback.limited(mounts.number_of(folder), dirty_bytes),
+    ):
+        yield folder
+
+
+def check(device: Path) -> str:
+    """What e2fsck complains of in an ext4 that is not mounted; empty if it is clean.
+
+    Changes nothing. Raises MissingTool.
+    """
+    command = [find_program("e2fsck"), "-fn", str(device)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    return "" if done.returncode == 0 else f"e2fsck: {done.stdout} {done.stderr}"
+
+
+def device_of(folder: Path) -> Path:
+    """The block device that a folder's file system lies on."""
+    return Path("/dev") / (_SYSFS / mounts.number_of(folder)).resolve().name
+
+
+def journal_device(device: Path) -> Path | None:
+    """The device that an ext4's journal is on, if that is another one; None if it is inside.
+
+    As the superblock of a mounted file system has it: the kernel notes the device of journal_path
+    there. Raises TargetError (no ext4), MissingTool.
+    """
+    found = _JOURNAL_DEVICE.search(_run("dumpe2fs", "-h", str(device)))
+    if found is None:
+        return None
+    number = int(found[1], 16)
+    return Path("/dev") / (_SYSFS / f"{os.major(number)}:{os.minor(number)}").resolve().name
+
+
+def journal_extents(target: Path, offset_bytes: int = 0) -> list[tuple[int, int]]:
+    """Where an ext4 has its journal: byte ranges [begin, end) of `target`, in the journal's order.
+
+    Read from the file system itself (debugfs: the extents of the journal's inode, 8), which may be
+    mounted; the place never changes after mke2fs. `target` is a device or file in which the file
+    system begins at `offset_bytes`. Neighbours are joined; a large journal has gaps where block
+    groups have their tables. Raises TargetError if there is no such journal, MissingTool.
+    """
+    place = f"{target}?offset={offset_bytes}" if offset_bytes else str(target)
+    found = _BLOCK_SIZE.search(_run("debugfs", "-R", "show_super_stats -h", place))
+    if found is None:
+        raise TargetError(f"{place} holds no ext4: make one first")
+    said = _run("debugfs", "-R", "dump_extents -l <8>", place)
+    ranges: list[tuple[int, int]] = []
+    for first, blocks in _physical(said, place):
+        begin = offset_bytes + first * int(found[1])
+        end = begin + blocks * int(found[1])
+        if ranges and ranges[-1][1] == begin:
+            begin = ranges.pop()[0]
+        ranges.append((begin, end))
+    return ranges
+
+
+def _physical(said: str, place: str) -> Iterator[tuple[int, int]]:
+    """First block and length of each extent in what debugfs said of a journal."""
+    lines = said.splitlines()
+    if len(lines) < 2 or lines[0].split() != _EXTENTS_HEAD:
+        raise TargetError(f"{place} has no journal of its own: debugfs says {said[:80]!r}")
+    expected = 0
+    for line in lines[1:]:
+        match = _EXTENT.fullmatch(line)
+        if match is None:
+            raise TargetError(f"{place}: debugfs says {line!r} of the journal, which is no extent")
+        first, last, begin, end, length = map(int, match.groups())
+        if first != expected or {last - first + 1, end - begin + 1} != {length}:
+            raise TargetError(f"{place}: the journal's extents are not whole, see {line!r}")
+        expected = last + 1
+        yield begin, length
+
+
+def trim(folder: Path) -> None:
+    """Discards all that a mounted file system does not use (fstrim). Raises TargetError."""
+    _check_discard(device_of(folder))
+    _run("fstrim", str(folder))
+
+
+def discard(device: Path, begin_bytes: int, length_bytes: int) -> None:
+    """Discards a part of a block device that nothing is mounted on (blkdiscard).
+
+    Raises TargetError, MissingTool.
+    """
+    _check_discard(device)
+    place = [f"--offset={begin_bytes}", f"--length={length_bytes}"]
+    _run("blkdiscard", *place, str(device))
+
+
+def _committing(commit_s: float) -> str:
+    return f"commit={max(round(commit_s), 1)}"
+
+
+def _discarding(discard: bool) -> str:
+    return "discard" if discard else "nodiscard"
+
+
+def _journaling(mode: str) -> str:
+    if mode not in JOURNAL_MODES:
+        raise UnknownName("journal mode", mode, JOURNAL_MODES)
+    return f"data={mode}"
+
+
+def _check_discard(device: Path) -> None:
+    """The kernel mounts with `discard` what cannot discard, and then does nothing."""
+    if not block_queue.discards(block_queue.drive_of(device)):
+        raise TargetError(
+            f"{device} knows no discard (its queue/discard_max_bytes is 0): use another device, or "
+            "trim none"
+        )
+
+
+def _make(
+    target: Path,
+    size_bytes: int,
+    *,
+    offset_bytes: int,
+    inodes: int = INODES,
+    journal_bytes: int = 0,
+    block_bytes: int = BLOCK_BYTES,
+) -> None:
+    """Writes an empty file system."""
+    whole = size_bytes or _size_of(target) - offset_bytes
+    command = make_command(
+        target,
+        whole,
+        offset_bytes=offset_bytes,
+        inodes=inodes,
+        journal_bytes=journal_bytes,
+        block_bytes=block_bytes,
+    )
+    run_mke2fs(command)
+
+
+def run_mke2fs(command: Sequence[str]) -> None:
+    """Runs what make_command has returned. Raises TargetError, DiskFull, MissingTool."""
+    # Its own answer to what is not said here, and a time that is always the same.
+    fixed = {"MKE2FS_CONFIG": os.devnull, "E2FSPROGS_FAKE_TIME": "1", "SOURCE_DATE_EPOCH": "1"}
+    _run(*command, env=fixed)
+
+
+def make_command(
+    target: Path,
+    whole_bytes: int,
+    *,
+    offset_bytes: int = 0,
+    inodes: int = INODES,
+    journal_bytes: int = 0,
+    block_bytes: int = BLOCK_BYTES,
+    journal: Path | None = None,
+) -> tuple[str, ...]:
+    """mke2fs's arguments for a file system of that size, as `ext4` makes it.
+
+    `journal`: a device that has its journal, made by journal_command. mke2fs takes sizes in KiB if
+    they end in k. Errors as of `ext4`.
+    """
+    if whole_bytes < _LEAST_BYTES:
+        raise TargetError(
+            f"{target}: {whole_bytes} B are too few for a file system: at least {_LEAST_BYTES} B"
+        )
+    if journal is None:
+        place = f"size={_journal_bytes(whole_bytes, journal_bytes, block_bytes) // _MIB}"
+    else:
+        place = f"device={journal}"
+    return (
+        *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(block_bytes), "-m", "0", "-N", str(inodes)),
+        *("-I", str(INODE_BYTES), "-O", _FEATURES, "-U", _IDENTITY, "-J", place),
+        *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
+        *(str(target), f"{whole_bytes // block_bytes * block_bytes // 1024}k"),
+    )
+
+
+def journal_command(target: Path, journal_bytes: int) -> tuple[str, ...]:
+    """mke2fs's arguments for a journal on a device of its own, in its first so many bytes.
+
+    mke2fs writes zeros over all of it. Raises BadParameter (a size that mke2fs does not allow).
+    """
+    _check_journal(journal_bytes, BLOCK_BYTES)
+    return (
+        *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(BLOCK_BYTES), "-O", "journal_dev"),
+        *("-U", _JOURNAL_IDENTITY, str(target), f"{journal_bytes // 1024}k"),
+    )
+
+
+def _check_journal(journal_bytes: int, block_bytes: int) -> None:
+    fewest, most = (blocks * block_bytes for blocks in JOURNAL_BLOCKS)
+    if journal_bytes % _MIB or not fewest <= journal_bytes <= most:
+        raise BadParameter(
+            f"journal_bytes {journal_bytes}: must be whole MiB, {format_bytes(fewest)} to "
+            f"{format_bytes(most)}"
+        )
+
+
+def _journal_bytes(whole_bytes: int, asked_bytes: int, block_bytes: int) -> int:
+    """Whole MiB, as mke2fs wants them."""
+    if asked_bytes == 0:
+        least = JOURNAL_BLOCKS[0] * block_bytes
+        chosen = min(max(whole_bytes // 16, least), _MOST_CHOSEN_JOURNAL_BYTES)
+        return chosen // _MIB * _MIB
+    _check_journal(asked_bytes, block_bytes)
+    if asked_bytes > whole_bytes // 2:
+        raise TargetError(
+            f"a journal of {format_bytes(asked_bytes)} does not fit into a file system of "
+            f"{format_bytes(whole_bytes)}, at most half of it does: choose a smaller journal or a "
+            "larger device"
+        )
+    return asked_bytes
+
+
+@contextlib.contextmanager
+def _mounted(source: Path, options: Sequence[str]) -> Iterator[Path]:
+    with leases.open_lease() as lease:
+        folder = _mount_point(lease)
+        _mount(source, folder, ",".join([_OPTIONS, *options]))
+        try:
+            yield folder
+        finally:
+            _unmount(folder)
+
+
+def _mount(source: Path, folder: Path, options: str) -> None:
+    """mount(8) knows the error's number only; why, stands in the kernel's log."""
+    with _kernel_log() as lines:
+        try:
+            _run("mount", "-t", "ext4", "-o", options, str(source), str(folder))
+        except TargetError as error:
+            said = "; ".join(line for line in lines() if line.startswith("EXT4-fs"))
+            if not said:
+                raise
+            raise TargetError(f"{source} cannot be mounted, the kernel says: {said}") from error
+
+
+@contextlib.contextmanager
+def _kernel_log() -> Iterator[Callable[[], list[str]]]:
+    """What the kernel has said since the block was entered; nothing where it may not be read.
+
+    A record is read at a time: priority and numbers, a semicolon, and the text
+    (Documentation/ABI/testing/dev-kmsg).
+    """
+    try:
+        log = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        yield list
+        return
+    try:
+        os.lseek(log, 0, os.SEEK_END)
+        yield lambda: [record.decode(errors="replace") for record in _records(log)]
+    finally:
+        os.close(log)
+
+
+def _records(log: int) -> Iterator[bytes]:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            with contextlib.suppress(BrokenPipeError):  # some were overwritten before we read them
+                record = os.read(log, _LONGEST_RECORD)
+                yield record.partition(b";")[2].partition(b"\n")[0]
+
+
+def _mount_point(lease: Lease) -> Path:
+    """A folder in one of ours, since what is mounted over a folder hides that it is ours.
+
+    Others may pass: a server's user has to come to its files.
+    """
+    outer = lease.new_folder(Path(tempfile.gettempdir()), "flashlab-fs-")
+    outer.chmod(0o711)
+    inner = outer / "mounted"
+    lease.note_mount(inner)
+    inner.mkdir(mode=0o755)
+    return inner
+
+
+def _unmount(folder: Path) -> None:
+    for mount in mounts.table()[::-1]:
+        if mount.point == folder:
+            mounts.unmount(mount)
+
+
+def _size_of(target: Path) -> int:
+    with target.open("rb") as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def _run(program: str, *arguments: str, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [find_program(program), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **(env or {})},
+    )
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())
+        kind: type[HarnessError] = DiskFull if "No space left" in said else TargetError
+        raise kind(f"{program} {arguments[-1]}: {said or 'failed'}")
+    return done.stdout

@@ -1,0 +1,350 @@
+"""What a run has started, made or changed and must not outlive it: servers, folders, settings.
+
+    with leases.open_lease() as lease:
+        folder = lease.new_folder(Path("/tmp"), "flashlab-pg-")
+        process = lease.start([...], ending=signal.SIGQUIT)
+
+A lease is a folder below /run/flashlab/.leases (without root: in the user's own place), with a lock
+that the run holds for as long as it lives, and notes:
+
+    TOKEN/lock            held by the run
+    TOKEN/process-PID     a process's start time, and the signal that ends it
+    TOKEN/folder-TOKEN    the path of a folder, noted before it is made
+    TOKEN/cgroup-TOKEN    the path of a control group, noted before it is made
+    TOKEN/mount-TOKEN     the folder that something of ours is mounted at, or is about to be
+    TOKEN/partitions-TOKEN  the number of a claimed drive that the kernel has partitions of for us
+    TOKEN/queue-TOKEN     a drive, and its queue's settings as they were before we changed any
+
+A process is ours if it has the number and the start time that were noted; it notes them itself,
+before it becomes the program that it is to be. A folder is ours if it has the noted path and, in a
+file in it, the note's token. Names prove nothing, but for a control group, which can have no file
+of ours in it: the note's token is in its name, and nobody else knows that. A drive is the noted one
+as long as it has its sequence number, which the kernel gives to no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HarnessError, TargetError
+from harness.system import (
+    block_queue,
+    cgroups,
+    kernel_partitions,
+    launch,
+    locks,
+    mounts,
+    processes,
+    writeback,
+)
+from harness.system.cgroups import Cgroup
+
+_FOR_ROOT: Final = Path("/run/flashlab/.leases")
+_TOKEN_FILE: Final = ".flashlab-lease"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a living run has; `folder` holds its notes."""
+
+    folder: Path
+
+    def new_folder(self, parent: Path, prefix: str) -> Path:
+        """A new folder that only we may enter; deleted with the lease. Raises TargetError."""
+        token = secrets.token_hex(8)
+        path = parent.absolute() / f"{prefix}{token}"
+        note = self.folder / f"folder-{token}"
+        note.write_text(json.dumps(str(path)))
+        try:
+            path.mkdir(mode=0o700)
+            (path / _TOKEN_FILE).write_text(token)
+        except OSError as error:
+            _delete_folder(note)
+            raise TargetError(f"{path}: {error.strerror}: choose another folder") from error
+        return path
+
+    def delete_folder(self, path: Path) -> None:
+        """Deletes one of our folders with all that is in it. Raises TargetError."""
+        for note in self.folder.glob("folder-*"):
+            if _noted_path(note) == path:
+                _delete_folder(note)
+
+    def new_cgroup(self) -> Cgroup:
+        """A new control group; it ends with the lease, with all in it. Raises TargetError."""
+        hierarchy = cgroups.find_hierarchy()
+        token = secrets.token_hex(8)
+        name = f"flashlab-{token}"
+        (self.folder / f"cgroup-{token}").write_text(json.dumps(str(hierarchy.folder / name)))
+        return cgroups.make(name, hierarchy)
+
+    def note_mount(self, folder: Path) -> None:
+        """Whatever will be mounted at one of our folders is unmounted with the lease."""
+        note = self.folder / f"mount-{secrets.token_hex(8)}"
+        note.write_text(json.dumps(str(folder)))
+
+    def note_partitions(self, number: str) -> None:
+        """The kernel's partitions of a claimed drive ('8:0') are removed with the lease."""
+        note = self.folder / f"partitions-{secrets.token_hex(8)}"
+        note.write_text(json.dumps(number))
+
+    def note_queue(self, drive: str, changing: Sequence[str]) -> None:
+        """A drive's queue settings are put back with the lease; before the first is changed.
+
+        `drive`: its name in /sys/block. `changing`: which are to be changed, in this order.
+        """
+        facts = {
+            "drive": drive,
+            "sequence": block_queue.sequence(drive),
+            "settings": block_queue.noted(drive),
+            "changing": list(changing),
+        }
+        note = self.folder / f"queue-{secrets.token_hex(8)}"
+        note.write_text(json.dumps(facts))
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        ending: signal.Signals = signal.SIGTERM,
+        cgroup: Cgroup | None = None,
+        **options: Any,
+    ) -> subprocess.Popen[bytes]:
+        """Starts a process that `clean` ends with that signal if we cannot; options as of Popen.
+
+        It and its children are in the control group, if one is given.
+        """
+        group = str(cgroup.processes_file) if cgroup else ""
+        notes = [str(self.folder), str(os.getpid()), str(int(ending)), group]
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", launch.__file__, *notes, *command], **options
+        )
+
+
+@contextlib.contextmanager
+def open_lease() -> Iterator[Lease]:
+    """A lease for as long as the block runs; then its folders go, and processes that still live."""
+    folder, lock = _new_lease()
+    try:
+        yield Lease(folder)
+    finally:
+        failed = [problem for kind in _KINDS for problem in _end_all([folder], kind)[1]]
+        if not failed:
+            shutil.rmtree(folder)
+        os.close(lock)
+    if failed:
+        raise TargetError("; ".join(failed))
+
+
+def end_processes() -> tuple[list[str], list[str]]:
+    """Ends processes of runs that are no more, and the control groups that they were in, and puts
+    back drives' queue settings.
+
+    Returns what was done, and what could not be.
+    """
+    with locks.folder_lock(_root(), shared=False):
+        dead = _dead()
+        ended = [_end_all(dead, kind) for kind in ("process", "cgroup", "queue")]
+        done = [line for lines, _ in ended for line in lines]
+        return done, [line for _, lines in ended for line in lines]
+
+
+def delete_folders() -> tuple[list[str], list[str]]:
+    """Unmounts what is mounted at folders of runs that are no more, deletes these folders, and
+    forgets the runs; after their processes. Partitions that the kernel has for them go, too.
+    """
+    root = _root()
+    with locks.folder_lock(root, shared=False):
+        dead = _dead()
+        done, failed = _end_all(dead, "mount")
+        for kind in ("partitions", "folder"):
+            more_done, more_failed = _end_all(dead, kind)
+            done, failed = done + more_done, failed + more_failed
+        for lease in dead:
+            if not any(note for kind in _KINDS for note in lease.glob(f"{kind}-*")):
+                shutil.rmtree(lease, ignore_errors=True)
+        for empty in (root, root.parent):
+            with contextlib.suppress(OSError):
+                empty.rmdir()
+    return done, failed
+
+
+def _root() -> Path:
+    if os.geteuid() == 0:
+        return _FOR_ROOT
+    own = Path(f"/run/user/{os.geteuid()}")
+    shared = Path(tempfile.gettempdir())
+    return (own if own.is_dir() else shared) / f"flashlab-leases-{os.geteuid()}"
+
+
+def _new_lease() -> tuple[Path, int]:
+    """A lease's folder and the descriptor that holds its lock."""
+    root = _root()
+    while True:
+        try:
+            for each in (root.parent, root):
+                each.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise TargetError(
+                f"{root}: {error.strerror}: it has to be a folder of yours"
+            ) from error
+        _check_owner(root)
+        with locks.folder_lock(root, shared=True) as there:
+            if there:
+                folder = root / secrets.token_hex(8)
+                folder.mkdir(mode=0o700)
+                return folder, locks.hold(folder / "lock")
+
+
+def _check_owner(folder: Path) -> None:
+    """A folder that somebody else has made could name what he wants us to end or delete."""
+    facts = folder.lstat()
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise TargetError(f"{folder} is not only yours: remove it")
+
+
+def _dead() -> list[Path]:
+    """Leases whose run is no more."""
+    root = _root()
+    if not root.is_dir():
+        return []
+    _check_owner(root)
+    leases = [path for path in sorted(root.iterdir()) if path.is_dir()]
+    return [lease for lease in leases if not _is_alive(lease)]
+
+
+def _is_alive(lease: Path) -> bool:
+    lock = lease / "lock"
+    return locks.is_held(lock) and not locks.is_lost(lock)
+
+
+def _end_all(leases: Sequence[Path], kind: str) -> tuple[list[str], list[str]]:
+    """Ends what leases have noted of one kind; returns what was done, and what could not be."""
+    action = _KINDS[kind]
+    done, failed = [], []
+    for note in (note for lease in leases for note in sorted(lease.glob(f"{kind}-*"))):
+        try:
+            done.append(action(note))
+        except HarnessError as error:
+            failed.append(str(error))
+    return [line for line in done if line], failed
+
+
+def _end_process(note: Path) -> str:
+    """Ends a noted process, if it still is the one; returns what was done."""
+    done = ""
+    facts = _read(note)
+    if isinstance(facts, dict):
+        pid = int(facts["pid"])
+        with processes.opened(pid) as process:
+            if process is not None and processes.start_time(pid) == facts["start_time"]:
+                processes.end(process, signal.Signals(facts["ending"]))
+                done = f"ended process {pid}"
+    note.unlink(missing_ok=True)
+    return done
+
+
+def _end_cgroup(note: Path) -> str:
+    """Ends a noted control group and what is still in it; returns what was done."""
+    path = _noted_path(note)
+    done = ""
+    if path is not None and path.is_dir() and path.name.endswith(_token(note)):
+        ended = cgroups.at(path).remove()
+        done = f"removed {path}" + (f" and {ended} processes in it" if ended else "")
+    note.unlink(missing_ok=True)
+    return done
+
+
+def _end_queue(note: Path) -> str:
+    """Puts a noted drive's queue settings back, if it still is the one; returns what was done."""
+    facts = _read(note)
+    done = ""
+    if isinstance(facts, dict) and facts["sequence"] == block_queue.sequence(facts["drive"]) != "":
+        settings = facts["settings"]
+        if block_queue.noted(facts["drive"]) != settings:
+            block_queue.put_back(facts["drive"], settings, facts["changing"])
+            done = f"put back the queue settings of {facts['drive']}"
+    note.unlink(missing_ok=True)
+    return done
+
+
+def _end_mount(note: Path) -> str:
+    """Unmounts what is mounted at a noted folder; returns what was done."""
+    path = _noted_path(note)
+    ours = [mount for mount in mounts.table()[::-1] if mount.point == path]
+    for mount in ours:  # its bound goes first: it would outlive the mount
+        writeback.lift(mount.number)
+    done = [mounts.unmount(mount) for mount in ours]
+    note.unlink(missing_ok=True)
+    return "; ".join(done)
+
+
+def _end_partitions(note: Path) -> str:
+    """Removes the kernel's partitions of a noted drive, if it is ours; returns what was done."""
+    number = _read(note)
+    done = kernel_partitions.remove_ours(number) if isinstance(number, str) else ""
+    note.unlink(missing_ok=True)
+    return done
+
+
+def _delete_folder(note: Path) -> str:
+    """Deletes a noted folder, if it is the one; returns what was done."""
+    path = _noted_path(note)
+    if path is None or not path.is_dir() or path.is_symlink() or not _is_ours(path, note):
+        note.unlink(missing_ok=True)
+        return ""
+    if inside := mounts.below(path):
+        raise TargetError(f"{path}: something is mounted at {inside[0]}: unmount it first")
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise TargetError(f"{path}: not deleted: {error}") from error
+    note.unlink(missing_ok=True)
+    return f"deleted {path}"
+
+
+def _is_ours(path: Path, note: Path) -> bool:
+    """By its token; without one, only an empty folder that we were killed in making."""
+    try:
+        return (path / _TOKEN_FILE).read_text() in (_token(note), "")
+    except FileNotFoundError:
+        return not any(path.iterdir())
+
+
+def _token(note: Path) -> str:
+    return note.name.rpartition("-")[2]
+
+
+def _noted_path(note: Path) -> Path | None:
+    path = _read(note)
+    return Path(path) if isinstance(path, str) else None
+
+
+def _read(note: Path) -> Any:
+    """What was noted; None if we were killed while noting it, which comes before all else."""
+    try:
+        return json.loads(note.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+_KINDS: Final[dict[str, Callable[[Path], str]]] = {
+    "process": _end_process,
+    "cgroup": _end_cgroup,
+    "queue": _end_queue,
+    "mount": _end_mount,
+    "partitions": _end_partitions,
+    "folder": _delete_folder,
+}
+"""What a lease notes, and what ends it; in the order in which things have to end."""

@@ -1,0 +1,198 @@
+"""Queue settings on real loop devices: set, and put back whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import loop_device
+
+from harness.devices.live import loops
+from harness.drives.queue_settings import queue_settings
+from harness.errors import TargetError, UnknownName
+from harness.runs import cleaning
+from harness.system import block_queue
+
+pytestmark = pytest.mark.root
+
+MIB = 1 << 20
+REMOVE = 0x4C81  # LOOP_CTL_REMOVE: limits of a queue outlast what lies below the device
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Path]:
+    with loop_device(tmp_path, 16 * MIB) as made:
+        yield made
+    with contextlib.suppress(OSError), loops.CONTROL.open("rb") as control:  # somebody has taken it
+        fcntl.ioctl(control, REMOVE, int(made.name.removeprefix("loop")))
+
+
+def setting(device: Path, name: str) -> str:
+    text = (Path("/sys/block") / device.name / "queue" / name).read_text().strip()
+    return text.partition("[")[2].partition("]")[0] or text
+
+
+def write(device: Path, name: str, value: int) -> None:
+    (Path("/sys/block") / device.name / "queue" / name).write_text(str(value))
+
+
+CHANGES: dict[str, str | int] = {
+    "scheduler": "mq-deadline",
+    "nr_requests": 64,
+    "iosched/writes_starved": 5,
+    "read_ahead_kb": 128,
+    "add_random": 1,
+    "write_cache": "write through",
+    "max_sectors_kb": 512,
+}
+
+
+def test_they_are_set_and_put_back(device: Path) -> None:
+    was = block_queue.noted(device.name)
+    with queue_settings(device, CHANGES):
+        assert {name: setting(device, name) for name in CHANGES} == {
+            name: str(value) for name, value in CHANGES.items()
+        }
+    assert block_queue.noted(device.name) == was
+
+
+def test_what_a_setting_changes_that_is_put_back_after_another(device: Path) -> None:
+    """New limits of sizes bring another read_ahead_kb, also when they are put back."""
+    write(device, "read_ahead_kb", 640)
+    was = block_queue.noted(device.name)
+    with queue_settings(device, {"max_sectors_kb": 512, "read_ahead_kb": 128}):
+        assert setting(device, "read_ahead_kb") == "128"
+    assert block_queue.noted(device.name) == was
+
+
+def test_what_a_scheduler_changes_by_the_way_is_put_back_too(device: Path) -> None:
+    """nr_requests was not the default: another scheduler's default comes and goes with it."""
+    block_queue.put(device.name, {"nr_requests": "33"})
+    with queue_settings(device, {"scheduler": "mq-deadline"}):
+        assert setting(device, "nr_requests") != "33"
+    assert setting(device, "nr_requests") == "33"
+    assert setting(device, "scheduler") == "none"
+
+
+def test_so_are_the_settings_of_the_scheduler_that_was_left(device: Path) -> None:
+    block_queue.put(device.name, {"scheduler": "mq-deadline"})
+    block_queue.put(device.name, {"iosched/writes_starved": "7"})
+    with queue_settings(device, {"scheduler": "none"}):
+        assert setting(device, "scheduler") == "none"
+    assert setting(device, "iosched/writes_starved") == "7"
+
+
+def test_a_limit_of_discards_that_can_be_put_back(device: Path) -> None:
+    write(device, "discard_max_bytes", 4 * MIB)
+    was = block_queue.noted(device.name)
+    with queue_settings(device, {"read_ahead_kb": 128, "discard_max_bytes": MIB}):
+        assert setting(device, "discard_max_bytes") == str(MIB)
+        assert setting(device, "read_ahead_kb") == "128", "new limits bring another one"
+    assert block_queue.noted(device.name) == was
+    assert was["discard_max_bytes"] == str(4 * MIB)
+
+
+def test_a_limit_of_discards_that_could_not_be_put_back_is_not_changed(device: Path) -> None:
+    """A loop device's own is no multiple of its granularity, and the kernel wants one."""
+    was = block_queue.noted(device.name)
+    if int(was["discard_max_bytes"]) % int(setting(device, "discard_granularity")) == 0:
+        pytest.skip("this kernel's loop device has another limit")
+    with (
+        pytest.raises(TargetError, match="could not be put back"),
+        queue_settings(device, {"discard_max_bytes": MIB}),
+    ):
+        pytest.fail("it was set")
+    assert block_queue.noted(device.name) == was
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_they_are_put_back_after_an_error(device: Path, error: type[BaseException]) -> None:
+    was = block_queue.noted(device.name)
+    with pytest.raises(error), queue_settings(device, CHANGES):
+        raise error
+    assert block_queue.noted(device.name) == was
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"read_ahead_kb": 256, "nr_requests": "many"}, TargetError),
+        ({"read_ahead_kb": 7}, TargetError),  # the kernel makes a 4 of it
+        ({"read_ahead_kb": 256, "reed_ahead_kb": 1}, UnknownName),
+        ({"read_ahead_kb": 256, "fua": 1}, UnknownName),  # may be read only
+        ({"scheduler": "elevator"}, TargetError),
+        ({"discard_max_bytes": 0}, TargetError),
+    ],
+)
+def test_a_setting_that_cannot_be_set_leaves_none_behind(
+    device: Path, settings: dict[str, str | int], expected: type[Exception]
+) -> None:
+    was = block_queue.noted(device.name)
+    with pytest.raises(expected) as refused, queue_settings(device, settings):
+        pytest.fail("it was set")
+    assert device.name in str(refused.value)
+    assert block_queue.noted(device.name) == was
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from harness.devices.live import loops
+from harness.drives.queue_settings import queue_settings
+with queue_settings(Path(sys.argv[1]), {"scheduler": "mq-deadline", "nr_requests": 64}):
+    print("set", flush=True)
+    sys.stdin.read()
+"""
+
+
+def killed_in_between(device: Path) -> None:
+    """A run that was killed while the settings were in force."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(device)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout.readline() == b"set\n"
+    assert (setting(device, "scheduler"), setting(device, "nr_requests")) == ("mq-deadline", "64")
+    cleaned = cleaning.clean()
+    assert not any(device.name in line for line in cleaned.done), "it lives, and needs them"
+    assert setting(device, "nr_requests") == "64"
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdin.close()
+    child.stdout.close()
+
+
+def test_clean_puts_back_what_a_killed_run_left(device: Path) -> None:
+    was = block_queue.noted(device.name)
+    killed_in_between(device)
+    assert block_queue.noted(device.name) != was
+    cleaned = cleaning.clean()
+    assert f"put back the queue settings of {device.name}" in cleaned.done
+    assert block_queue.noted(device.name) == was
+    assert not any(device.name in line for line in cleaning.clean().done)
+
+
+def test_clean_leaves_another_device_of_that_name_alone(tmp_path: Path) -> None:
+    """The device of the killed run has gone, and its name has come back."""
+    with loop_device(tmp_path, 16 * MIB) as device:
+        killed_in_between(device)
+        subprocess.run(["losetup", "--detach", str(device)], check=True)
+        subprocess.run(["losetup", str(device), str(tmp_path / "loop.img")], check=True)
+        block_queue.put(device.name, {"scheduler": "mq-deadline"})
+        block_queue.put(device.name, {"nr_requests": "77"})
+        assert not any(device.name in line for line in cleaning.clean().done)
+        assert setting(device, "nr_requests") == "77"
+        block_queue.put(device.name, {"scheduler": "none"})
+
+
+def test_what_is_no_block_device_has_no_queue(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="not a block device"), queue_settings(tmp_path, {}):
+        pass

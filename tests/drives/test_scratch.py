@@ -1,0 +1,176 @@
+"""Targets: what is not ours is never written to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import loop_device, mounted, need
+
+from harness.drives import scratch
+from harness.errors import DiskFull, HarnessError, TargetError
+
+SIZE = 8 << 20
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def test_a_new_file_is_made_marked_and_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with scratch.use(path, SIZE) as target:
+        assert target.size_bytes == path.stat().st_size == SIZE
+        assert path.stat().st_blocks * 512 >= SIZE
+        assert path.read_bytes().startswith(scratch.MARKER)
+        assert path.stat().st_mode & 0o077 == 0
+    assert not path.exists()
+
+
+def test_it_is_deleted_after_an_error_too(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with pytest.raises(ZeroDivisionError), scratch.use(path, SIZE):
+        raise ZeroDivisionError
+    assert not path.exists()
+
+
+def test_ours_that_was_left_behind_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "left"
+    path.write_bytes(scratch.MARKER + bytes(100))
+    with scratch.use(path, SIZE):
+        pass
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"precious", bytes(5000), scratch.MARKER[:-1]])
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "theirs"
+    path.write_bytes(content)
+    with pytest.raises(TargetError, match="was not made by this program"), scratch.use(path, SIZE):
+        pass
+    assert path.read_bytes() == content
+
+
+def test_a_link_is_judged_by_what_it_points_to(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_bytes(b"precious")
+    link = tmp_path / "link"
+    link.symlink_to(theirs)
+    with pytest.raises(TargetError), scratch.use(link, SIZE):
+        pass
+    assert theirs.read_bytes() == b"precious"
+
+
+def test_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "gone" / "file")
+    with pytest.raises(TargetError), scratch.use(link, SIZE):
+        pass
+
+
+def test_folders_and_missing_folders(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "no" / "file", Path("/dev/null")):
+        with pytest.raises(TargetError), scratch.use(path, SIZE):
+            pass
+
+
+def test_more_than_is_free(tmp_path: Path) -> None:
+    with pytest.raises(DiskFull), scratch.use(tmp_path / "x", 1 << 60):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(TargetError, match="not writable"), scratch.use(tmp_path / "x", SIZE):
+        pass
+    tmp_path.chmod(0o755)
+
+
+@pytest.mark.root
+def test_a_blank_loop_device_is_used_and_stays_ours(tmp_path: Path) -> None:
+    with loop_device(tmp_path, SIZE) as device:
+        for _ in range(2):
+            with scratch.use(device, SIZE) as target:
+                assert target.size_bytes == SIZE
+                with device.open("r+b") as file:  # as an experiment would
+                    file.seek(SIZE - 4096)
+                    file.write(b"\xff" * 4096)
+        assert device.exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "offset", [0, 1024, 4096, 65536, SIZE - 65536, SIZE - 512], ids=lambda n: f"at-{n}"
+)
+def test_a_loop_device_with_a_signature_is_refused(tmp_path: Path, offset: int) -> None:
+    """Where ext4, LVM, swap, btrfs, ZFS, MD and GPT keep theirs."""
+    with loop_device(tmp_path, SIZE) as device:
+        with device.open("r+b") as file:
+            file.seek(offset)
+            file.write(b"signature")
+        before = digest(device)
+        with pytest.raises(TargetError, match="not blank"), scratch.use(device, SIZE):
+            pass
+        assert digest(device) == before
+
+
+@pytest.mark.root
+def test_a_loop_device_in_use_is_refused(tmp_path: Path) -> None:
+    with loop_device(tmp_path, 64 << 20) as device:
+        with mounted(device, tmp_path / "m"):
+            with pytest.raises(TargetError, match="mounted"), scratch.use(device, SIZE):
+                pass
+            assert scratch.MARKER not in device.read_bytes()
+        backing = tmp_path / "loop.img"
+        with pytest.raises(TargetError, match="backing file"), scratch.use(backing, SIZE):
+            pass
+
+
+@pytest.mark.root
+def test_swap_is_refused(tmp_path: Path) -> None:
+    need("mkswap")
+    with loop_device(tmp_path, 64 << 20) as device:
+        subprocess.run(["mkswap", str(device)], check=True, capture_output=True)
+        if subprocess.run(["swapon", str(device)], capture_output=True, check=False).returncode:
+            pytest.skip("this machine does not let us swap")
+        try:
+            with pytest.raises(TargetError, match="swap"), scratch.use(device, SIZE):
+                pass
+        finally:
+            subprocess.run(["swapoff", str(device)], check=True)
+
+
+@pytest.mark.root
+def test_a_read_only_loop_device_is_refused(tmp_path: Path) -> None:
+    image = tmp_path / "ro.img"
+    with image.open("wb") as file:
+        file.truncate(SIZE)
+    losetup = need("losetup")
+    made = subprocess.run(
+        [losetup, "--find", "--show", "--read-only", str(image)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    device = Path(made.stdout.strip())
+    try:
+        with pytest.raises(TargetError, match="not writable"), scratch.use(device, SIZE):
+            pass
+    finally:
+        subprocess.run([losetup, "--detach", str(device)], check=True)
+
+
+@pytest.mark.root
+def test_drives_are_never_accepted() -> None:
+    """Whatever block devices this machine has, besides loop devices."""
+    for entry in Path("/sys/class/block").iterdir():
+        device = Path("/dev") / entry.name
+        if device.is_block_device() and not entry.name.startswith("loop"):
+            with pytest.raises(HarnessError, match="is a drive"):
+                scratch.check(device, SIZE)

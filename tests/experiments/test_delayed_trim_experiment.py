@@ -1,0 +1,249 @@
+"""The experiment on delayed TRIM: grid, runs, fit, claims and figures, on the simulated tier."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from conftest import REPOSITORY
+
+from harness.errors import BadParameter
+from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.delayed_trim import EXPERIMENT, calibrate, figures, grid, published
+from harness.paths import Project
+from harness.runs import claims
+from harness.runs.agreement import delayed_trim as agreement
+from harness.tiers.simulated import SimulatedBench
+
+PROFILES = REPOSITORY / "hardware" / "profiles"
+PUBLISHED = REPOSITORY / "data" / "published"
+PARAMS = yaml.safe_load((REPOSITORY / "params.yaml").read_text())["delayed_trim"]["simulated"]
+DEVICES = PARAMS["bench"]["devices"]
+
+
+def parameters(**changes: Any) -> grid.Parameters:
+    return grid.Parameters.model_validate({**PARAMS["parameters"], "scale": "smoke", **changes})
+
+
+@pytest.fixture(scope="module")
+def bench() -> SimulatedBench:
+    return SimulatedBench(PROFILES, DEVICES, PARAMS["bench"]["host"])
+
+
+@pytest.fixture(scope="module")
+def results(bench: SimulatedBench) -> Results:
+    """The whole grid at the smallest scale."""
+    points = grid.points(parameters(), list(DEVICES))
+    runs = [EXPERIMENT.run_point(p, parameters(), bench, Path()) for p in points]
+    rows = [{**p.values, **run.metrics, "point": p.id} for p, run in zip(points, runs, strict=True)]
+    # As the journal keeps them: keys are sorted.
+    series = {
+        p.id: json.loads(json.dumps(run.series, sort_keys=True))
+        for p, run in zip(points, runs, strict=True)
+    }
+    return Results("simulated", pd.DataFrame(rows), series, lambda _: None)
+
+
+def of_kind(results: Results, kind: str, **values: object) -> pd.DataFrame:
+    rows = results.table[results.table.kind == kind]
+    for name, value in values.items():
+        rows = rows[rows[name] == value]
+    return rows
+
+
+def test_every_point_is_there_once_and_has_its_device() -> None:
+    points = grid.points(parameters(scale="paper"), list(DEVICES))
+    assert len({p.id for p in points}) == len(points)
+    kinds = {str(p.values["kind"]) for p in points}
+    assert kinds == {
+        *("table1", "shares", "units", "scenario"),
+        *("tails", "write_list", "idle", "idle_phase"),
+    }
+    assert {p.values["device"] for p in points if p.values["kind"] == "table1"} == {grid.NVME}
+    assert not grid.points(parameters(), [])
+
+
+def test_a_smaller_scale_is_shorter_and_has_the_same_points() -> None:
+    small, whole = (grid.points(parameters(scale=s), list(DEVICES)) for s in ("smoke", "paper"))
+    assert [p.label for p in small] == [p.label for p in whole]
+    seconds = [sum(float(p.values.get("duration_s", 0)) for p in ps) for ps in (small, whole)]
+    assert seconds[0] == pytest.approx(seconds[1] / 10)
+
+
+def test_the_parts_of_a_cost_do_not_depend_on_when_they_are_paid(results: Results) -> None:
+    for unit, rows in of_kind(results, "units").groupby("unit_bytes"):
+        now, later = (rows[rows.policy == p].iloc[0] for p in ("immediate", "delayed"))
+        for part in ("command_us", "buffer_us", "map_us"):
+            assert now[part] == pytest.approx(later[part]), unit
+        assert now.later_us == 0
+        assert later.rest_us + later.later_us == pytest.approx(now.rest_us)
+        assert later.handling_us == now.handling_us
+
+
+def test_delaying_saves_the_more_the_longer_a_trim_is(results: Results) -> None:
+    times = of_kind(results, "units").pivot_table("trim_us", "unit_bytes", "policy")
+    assert (1 - times.delayed / times.immediate).is_monotonic_increasing
+
+
+def test_more_trims_than_the_table_holds_are_answered_late_but_applied(results: Results) -> None:
+    rows = of_kind(results, "units", policy="delayed").set_index("unit_bytes")
+    files = rows.file_bytes.iloc[0]
+    over = files / rows.index > 1024
+    assert (rows.rest_us[over] > 0).all()
+    assert (rows.rest_us[~over] == 0).all()
+
+
+def test_without_the_list_what_was_written_is_lost(results: Results) -> None:
+    rows = of_kind(results, "scenario").set_index(["scenario", "policy"])
+    assert set(rows.index.get_level_values("scenario")) == {"after", "during", "between"}
+    for (_, policy), row in rows.iterrows():
+        assert (row.lost_blocks > 0) == (policy == grid.UNCHECKED)
+        assert row.left_blocks == 0
+
+
+def test_the_example_of_the_paper_block_by_block(results: Results) -> None:
+    """TRIM of 200 blocks at 100, write of 50 at 150, idle: 150 to 199 survive."""
+    [point] = of_kind(results, "scenario", scenario="after", policy="delayed").point
+    series = results.series[point]
+    last = series["3 idle"]
+    assert [b for b in range(100, 300) if last[b]] == list(range(150, 200))
+    assert all(last[:100])
+    assert all(last[300:])
+    assert all(series["1 TRIM 100-299"])  # nothing is applied yet
+    assert not all(series["2 write 150-199"])
+
+
+def test_nobody_waits_for_a_delayed_trim(results: Results) -> None:
+    for _, rows in of_kind(results, "tails").groupby("unit_bytes"):
+        by = rows.set_index("policy")
+        for op in ("read", "write"):
+            column = f"{op}_p999_us"
+            assert by.loc["delayed", column] <= 1.06 * by.loc["none", column]
+        assert by.loc["immediate", "write_p999_us"] > 1.3 * by.loc["none", "write_p999_us"]
+        assert (by.reads == by.reads.iloc[0]).all()
+
+
+def test_full_tables_cost_time_and_lose_nothing(results: Results) -> None:
+    rows = of_kind(results, "write_list", policy="delayed")
+    assert (rows.forgotten_blocks == 0).all()
+    enough, small = rows.iloc[0], rows.iloc[-1]
+    assert enough.full_tables == 0
+    assert enough.per_write_us < 1
+    assert small.full_tables > 0
+    assert small.per_write_us > 10 * enough.per_write_us
+    assert small.list_high == small.list_entries
+
+
+def test_collections_wait_for_what_no_pause_was_left_for(results: Results) -> None:
+    rows = of_kind(results, "idle", policy="delayed").sort_values("pause_ratio")
+    assert rows.drain_ms.is_monotonic_decreasing
+    assert rows.drain_ms.iloc[0] > 0.5 * rows.needed_ms.iloc[0]
+    assert (rows.drain_ms[rows.pause_ratio >= 1] == 0).all()
+    none, immediate = (of_kind(results, "idle", policy=p).waf_ratio.iloc[0] for p in _OTHERS)
+    assert rows.waf_ratio.max() <= 1.01 * immediate < none
+
+
+_OTHERS = ("none", "immediate")
+
+
+def test_ranges_that_repeat_others_are_applied_once(results: Results) -> None:
+    rows = of_kind(results, "idle_phase", pattern="again", step=1)
+    slices = rows.set_index(["policy", "merged"]).slices
+    file_slices = rows.file_bytes.iloc[0] / (16 << 10)
+    assert slices["delayed", False] == slices["delayed", True] == file_slices
+    assert slices["immediate", False] > 100 * file_slices
+
+
+def test_merging_saves_entries_and_longer_steps_save_idle_time(results: Results) -> None:
+    rows = of_kind(results, "idle_phase", pattern="units", policy="delayed")
+    plain, merged = (rows[(rows.step == 1) & (rows.merged == m)].iloc[0] for m in (False, True))
+    assert plain.forced_us > merged.forced_us  # the table was full
+    assert merged.merged_ranges > 0
+    steps = rows[rows.merged.astype(bool)].sort_values("step").drop_duplicates("step")
+    assert steps.later_us.is_monotonic_decreasing
+    assert steps.read_p999_us.iloc[-1] > steps.read_p999_us.iloc[0]
+
+
+def test_the_fit_sees_what_is_declared_and_gives_the_profile(bench: SimulatedBench) -> None:
+    found = calibrate.calibrate(parameters(), bench, PUBLISHED)
+    profile = bench.new_model(grid.BOARD, overrides={}).profile.parameters
+    for name, value_ns in found.values.items():
+        assert getattr(profile, name).value == value_ns
+        assert getattr(profile, name).origin == "fitted"
+    cells = published.cells(PUBLISHED).query("device == 'board'")
+    assert len(found.values) - 1 < cells.fitted.sum() < len(cells)  # p itself is a prior
+    errors = (found.cells.model - found.cells.value).abs()
+    assert errors.max() < 0.001
+
+
+def test_the_fit_needs_the_command_of_many_ranges(bench: SimulatedBench) -> None:
+    with pytest.raises(BadParameter, match="calibration"):
+        calibrate.calibrate(parameters(command=None), bench, PUBLISHED)
+
+
+def test_claims_are_judged_and_every_figure_is_drawn(results: Results, tmp_path: Path) -> None:
+    project = Project(REPOSITORY)
+    judged = claims.judge(project, "delayed_trim", results).set_index("id")
+    verdicts = judged.verdict.drop("dt-removed")
+    assert set(verdicts) == {claims.REPRODUCED}, verdicts[verdicts != claims.REPRODUCED]
+    assert judged.verdict["dt-removed"] == claims.NOT_REPRODUCED
+    drawn = figures.draw(results)
+    assert set(drawn) == {
+        *("table1", "shares", "units", "scenarios"),
+        *("tails", "write_list", "idle", "idle_phase"),
+    }
+    named = set(judged.figure)
+    assert named <= set(drawn)
+    for name, figure in drawn.items():
+        figure.savefig(tmp_path / f"{name}.png", dpi=40)
+
+
+def test_a_part_of_the_results_is_drawn_too(results: Results) -> None:
+    some = results.table[results.table.kind.isin(("units", "tails"))]
+    part = Results("simulated", some, results.series, lambda _: None)
+    assert set(figures.draw(part)) == {"units", "tails"}
+
+
+def test_a_point_is_the_same_twice(bench: SimulatedBench) -> None:
+    [point] = [
+        p
+        for p in grid.points(parameters(), list(DEVICES))
+        if p.values["kind"] == "tails" and p.values["policy"] == "delayed"
+    ][:1]
+    assert run(point, bench) == run(point, bench)
+
+
+def test_a_point_agrees_with_itself_and_nothing_has_no_ratio(bench: SimulatedBench) -> None:
+    [point, *_] = [
+        p
+        for p in grid.points(parameters(), list(DEVICES))
+        if p.values["kind"] == "units" and p.values["policy"] == "delayed"
+    ][2:]
+    row = agreement.beside({**point.values, **run(point, bench).metrics}, bench)
+    ratios = {name: value for name, value in row.items() if name.endswith("_ratio")}
+    assert set(ratios) == {"handling_us_ratio", "trim_us_ratio", "later_us_ratio"}
+    assert set(ratios.values()) == {1.0}
+    assert row["rest_us_emulated"] == 0
+
+
+def run(point: Point, bench: SimulatedBench) -> Measurement:
+    return EXPERIMENT.run_point(point, parameters(), bench, Path())
+
+
+def test_a_real_drive_s_results_are_drawn(results: Results) -> None:
+    """It has one policy, and tells times only."""
+    table = results.table
+    kinds = table.kind.isin(["table1", "units", "tails"])
+    own = table[kinds & (table.policy == "immediate")].assign(policy="own")
+    parts = [
+        name for name in own if name.removesuffix("_us") in ("handling", "rest", "map", "list")
+    ]
+    real = replace(results, tier="hardware", table=own.drop(columns=parts))
+    drawn = figures.draw(real)
+    assert set(drawn) == {"table1", "units", "tails"}
+    assert all(figure.axes[0].has_data() for figure in drawn.values())

@@ -1,0 +1,401 @@
+"""Power cuts under TPC-C: what counts as damage, how sure a share is, that the test can fail."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from conftest import REPOSITORY, need
+
+from harness import experiments
+from harness.dbms import mysql, page_writes
+from harness.dbms.innodb import InnodbSettings, PageCheck
+from harness.errors import HarnessError, MissingTool, TargetError
+from harness.experiments.base import Measurement, Results
+from harness.experiments.msdj_crashes import figures, grid, markers, outcomes, real
+from harness.experiments.msdj_crashes.outcomes import Outcome
+from harness.paths import Project
+from harness.probes import bpftrace
+from harness.probes.recorder import Recorder
+from harness.runs import claims
+from harness.system import filesystems
+from harness.tiers.emulated import EmulatedBench, EmulatedDevice
+from harness.workloads.tpcc import loading
+from harness.workloads.tpcc.connections import connected, execute
+
+PROFILES = REPOSITORY / "hardware" / "profiles"
+SMALL = grid.Parameters(
+    modes=list(page_writes.MODES),
+    batches=1,
+    cuts=2,
+    warehouses=12,
+    connections=8,
+    buffer_pool="6 MiB",
+    redo="8 MiB",
+    journal="4 MiB",
+    larger_journal="16 MiB",
+    device_size="320 MiB",
+    orders_before_load=20,
+    longest_load_s=1,
+)
+NOTHING = Outcome(moment_s=1.0, doubtful_blocks=9, lost_blocks=4, unanswered_requests=2)
+DAMAGE = (
+    *("failed_mounts", "file_system_errors", "failed_starts", "failed_checks", "corrupt_tables"),
+    *("bad_pages", "violated_conditions", "lost_commits"),
+)
+
+
+# what was found
+
+
+def test_what_recovery_repairs_is_no_damage() -> None:
+    seen = replace(NOTHING, torn_pages=3, split_pages=5, acknowledged_commits=7, pages_checked=100)
+    assert not seen.damaged
+    for name in DAMAGE:
+        assert replace(NOTHING, **{name: 1}).damaged, name
+
+
+def test_a_batch_is_summed_up_and_kept_cut_by_cut() -> None:
+    batch = [NOTHING, replace(NOTHING, torn_pages=3), replace(NOTHING, torn_pages=1, bad_pages=1)]
+    found = outcomes.metrics(batch)
+    assert (found["cuts"], found["damaged_cuts"]) == (3, 1)
+    assert (found["torn_pages"], found["cuts_with_torn_pages"]) == (4, 2)
+    assert (found["bad_pages"], found["cuts_with_bad_pages"]) == (1, 1)
+    assert found["lost_blocks"] == 12
+    series = outcomes.series(batch)
+    assert set(series) == {f"cut_{f.name}" for f in fields(Outcome)} | {"cut_damaged"}
+    assert series["cut_torn_pages"] == [0, 3, 1]
+    assert series["cut_damaged"] == [0, 0, 1]
+    assert not any(outcomes.metrics([]).values())
+
+
+@pytest.mark.parametrize(("count", "cuts"), [(0, 50), (1, 50), (25, 50), (50, 50), (3, 10)])
+def test_an_interval_is_wilsons(count: int, cuts: int) -> None:
+    z, share = 1.959963984540054, count / cuts
+    middle = (share + z * z / (2 * cuts)) / (1 + z * z / cuts)
+    spread = z * (share * (1 - share) / cuts + z * z / (4 * cuts * cuts)) ** 0.5
+    spread /= 1 + z * z / cuts
+    assert outcomes.interval(count, cuts) == pytest.approx((middle - spread, middle + spread))
+
+
+def test_no_damage_in_fifty_cuts_does_not_say_never() -> None:
+    low, high = outcomes.interval(0, 50)
+    assert low == pytest.approx(0, abs=1e-12)
+    assert 0.05 < high < 0.1
+
+
+# the grid
+
+
+def declared() -> grid.Parameters:
+    whole = yaml.safe_load((REPOSITORY / "params.yaml").read_text())
+    return grid.Parameters(**whole["msdj_crashes"]["emulated"]["parameters"])
+
+
+def test_every_configuration_has_fifty_cuts() -> None:
+    points = grid.points(declared(), ["ssd"])
+    assert len({point.id for point in points}) == len(points)
+    table = pd.DataFrame([point.values for point in points])
+    cuts = table.groupby(["variant", "mode"]).cuts_planned.sum()
+    assert cuts.min() >= 50
+    assert set(cuts["paper"].index) == set(page_writes.MODES)
+    assert set(cuts["larger_journal"].index) == {"dj", "msdj"}
+    assert table.groupby("repetition").seed.nunique().eq(1).all(), "modes meet the same moments"
+    assert table.seed.nunique() == table.repetition.nunique()
+    assert len({point.label for point in points}) == len(points)
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(HarnessError, match="known: dj, dj_16k"):
+        SMALL.model_validate({**SMALL.model_dump(), "modes": ["data_journal"]})
+
+
+# figures and claims
+
+
+@pytest.fixture
+def results() -> Results:
+    """Two batches of each mode; only the control is damaged, and one mode cannot be run."""
+    rows: list[dict[str, Any]] = []
+    parameters = SMALL.model_copy(update={"batches": 2})
+    for point in grid.points(parameters, ["ssd"]):
+        mode = page_writes.find(str(point.values["mode"]))
+        cut = NOTHING if mode.title != "OJ - DWB" else replace(NOTHING, torn_pages=2, bad_pages=2)
+        runs = mode.file_system_block_bytes == 4096
+        remarks = {} if runs else {"not_run_because": "bad block size 16384"}
+        found = outcomes.metrics([NOTHING, cut] if runs else [])
+        rows.append({**point.values, **found, **remarks, "point": point.id})
+    return Results("emulated", pd.DataFrame(rows), {}, lambda _: None)
+
+
+def texts_of(results: Results, name: str) -> str:
+    figure = figures.draw(results)[name]
+    axes = figure.axes[0]
+    cells = [c.get_text().get_text() for t in axes.tables for c in t.get_celld().values()]
+    ticks = [label.get_text() for label in axes.get_yticklabels()]
+    return "\n".join([*(t.get_text() for t in axes.texts), *cells, *ticks, axes.get_title()])
+
+
+@pytest.mark.parametrize("name", ["damage", "table"])
+def test_figures_show_all_configurations_and_what_was_not_run(results: Results, name: str) -> None:
+    said = texts_of(results, name)
+    for mode in page_writes.MODES.values():
+        assert mode.title in said
+    assert "bad block size 16384" in said.replace("\n", " ")
+    assert "2 of 4" in said if name == "damage" else "15.0 to 85.0 %" in said
+
+
+def test_without_results_there_are_no_figures() -> None:
+    assert figures.draw(Results("emulated", pd.DataFrame(), {}, lambda _: None)) == {}
+
+
+def test_claims_are_judged_by_what_was_found(project: Project, results: Results) -> None:
+    judged = claims.judge(project, "msdj_crashes", results).set_index("id")
+    assert judged.verdict["mc-control"] == "reproduced"
+    assert judged.value["mc-control"] == 0.5
+    for name in ("mc-dwb-safe", "mc-dj-safe", "mc-msdj-safe"):
+        assert judged.verdict[name] == "reproduced"
+    assert judged.verdict["mc-dj-16k-safe"] == "not run"
+    damaged = results.table.assign(damaged_cuts=1, lost_commits=1)
+    judged = claims.judge(
+        project, "msdj_crashes", Results("emulated", damaged, {}, lambda _: None)
+    ).set_index("id")
+    for name in ("mc-dwb-safe", "mc-dj-safe", "mc-msdj-safe", "mc-commits"):
+        assert judged.verdict[name] == "not reproduced"
+
+
+# real cuts
+
+
+@pytest.fixture(scope="module")
+def raw() -> Iterator[Path]:
+    """A folder that the server's user may enter, unlike pytest's own."""
+    try:
+        mysql.find_programs()
+        bpftrace.program()
+    except MissingTool as error:
+        pytest.skip(str(error))
+    for program in ("losetup", "mke2fs", "e2fsck", "debugfs"):
+        need(program)
+    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
+class Lying(EmulatedBench):
+    """Its drives acknowledge flushes, and forget them."""
+
+    @contextmanager
+    def open_device(self, *arguments: Any, **options: Any) -> Iterator[EmulatedDevice]:
+        with super().open_device(*arguments, **options) as device:
+            device.drive.set_honest_flush(honest=False)
+            yield device
+
+
+def opened(kind: type[EmulatedBench] = EmulatedBench) -> EmulatedBench:
+    return kind(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=8)
+
+
+def values_of(mode: str, **changed: Any) -> dict[str, Any]:
+    [values] = [
+        dict(point.values)
+        for point in grid.points(SMALL, ["ssd"])
+        if point.values["mode"] == mode and point.values["variant"] == grid.BASE
+    ]
+    return {**values, **changed}
+
+
+def run(raw: Path, mode: str, bench: EmulatedBench, **changed: Any) -> Measurement:
+    """By the experiment, as a session would."""
+    experiment = experiments.find("msdj_crashes")
+    [point] = [
+        point
+        for point in grid.points(SMALL.model_copy(update=changed), ["ssd"])
+        if point.values["mode"] == mode and point.values["variant"] == grid.BASE
+    ]
+    with bench:
+        return experiment.run_point(point, SMALL, bench, raw)
+
+
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.parametrize("mode", ["oj_dwb", "msdj"])
+def test_cuts_are_made_and_everything_is_checked(raw: Path, mode: str) -> None:
+    measured = run(raw, mode, opened())
+    found = measured.metrics
+    assert found["cuts"] == 2
+    assert found["failed_mounts"] == found["file_system_errors"] == found["lost_commits"] == 0
+    assert found["acknowledged_commits"] > 0
+    assert found["pages_checked"] > 2 * 1000
+    assert all(len(entries) == 2 for entries in measured.series.values())
+    assert (found["journaled_pages"] > 0) == (mode == "msdj")
+    assert found["split_pages"] <= found["journaled_pages"]
+    if mode == "oj_dwb":
+        assert found["damaged_cuts"] == 0
+    assert not measured.remarks
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_a_drive_that_forgets_what_it_was_told_to_keep_is_found_out(raw: Path) -> None:
+    """Even with the doublewrite buffer: else the test could not see a lost commit."""
+    found = run(raw, "oj_dwb", opened(Lying), cuts=3).metrics
+    assert found["damaged_cuts"] > 0
+    assert found["lost_commits"] + found["failed_starts"] + found["bad_pages"] > 0
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_blocks_that_the_kernel_cannot_mount_are_reported(raw: Path) -> None:
+    if os.sysconf("SC_PAGE_SIZE") >= 16384:
+        pytest.skip("this kernel's pages hold such blocks")
+    measured = run(raw, "dj_16k", opened())
+    if not measured.remarks:
+        assert measured.metrics["cuts"] == 2, "this kernel mounts them: then they are tested"
+        return
+    assert measured.metrics["cuts"] == 0
+    assert "EXT4-fs" in measured.remarks["not_run_because"]
+
+
+@contextmanager
+def torn(batch: real._Batch, table: str) -> Iterator[int]:
+    """A table of the database on the drive, one of whose pages gets another one's second block."""
+    with batch._mounted() as folder:
+        file = folder / "data" / loading.DATABASE / f"{table}.ibd"
+        content = file.read_bytes()
+        blocks = range(0, len(content), 4096)
+        # Of leaves in the middle of the first index (FIL_PAGE_TYPE, 24 bytes from the begin).
+        leaves = [at for at in blocks[::4] if content[at + 24 : at + 26] == (17855).to_bytes(2)]
+        at, other = leaves[8], leaves[9]
+        with file.open("r+b") as data:
+            data.seek(at + 4096)
+            data.write(content[other + 4096 : other + 8192])
+            os.fsync(data.fileno())
+    yield at // 16384
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
+    """By its checksum, and by the server that has to read it for the consistency conditions."""
+    values = values_of("oj")
+    mode = page_writes.find("oj")
+    with (
+        opened() as bench,
+        bench.open_device(
+            "ssd", 0, overrides={}, seed=1, size_bytes=values["device_bytes"]
+        ) as device,
+        real._loaded(4, raw) as loaded,
+    ):
+        batch = real._Batch(values, bench, device.drive, mode, loaded)
+        batch._restore()
+        with mysql.run(loaded, batch._settings) as server:
+            books = markers.Markers(real._address(server))
+        whole = batch._recover(NOTHING, books)
+        assert not whole.damaged
+        assert whole.torn_pages == 0
+        with torn(batch, "customer"):
+            found = batch._recover(NOTHING, books)
+    assert found.torn_pages == 1
+    assert found.bad_pages >= 1
+    assert found.failed_checks + found.failed_starts == 1
+    assert found.damaged
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.root
+def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
+    raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is ext4's commit that tears it, not a block that the drive has lost."""
+    checks: list[list[tuple[int, int]]] = []  # inode and number of the bad pages, by check
+    check_pages = mysql.check_pages
+
+    def noting(folder: Path, settings: InnodbSettings) -> PageCheck:
+        found = check_pages(folder, settings)
+        checks.append([(bad.file.stat().st_ino, bad.page) for bad in found.bad])
+        return found
+
+    monkeypatch.setattr(mysql, "check_pages", noting)
+    values = {**values_of("dj"), "warehouses": 24, "connections": 16}
+    mode, trace = page_writes.find("dj"), raw / "page_commits.parquet"
+    with (
+        opened() as bench,
+        bench.open_device(
+            "ssd", 0, overrides={}, seed=2, size_bytes=values["device_bytes"]
+        ) as device,
+        real._loaded(values["warehouses"], raw) as loaded,
+        Recorder(device.drive.path, trace, "page_commits"),
+    ):
+        batch = real._Batch(values, bench, device.drive, mode, loaded)
+        while len(batch.spans) < 24 and sum(map(len, checks[::2])) < 4:
+            batch._cut()
+    torn = [(cut, *page) for cut, pages in enumerate(checks[::2]) for page in pages]
+    if len(torn) < 4:
+        pytest.skip(f"only {len(torn)} pages were torn in {len(batch.spans)} cuts")
+    written = pq.read_table(trace).to_pandas()
+    split = written[written.first_transaction != written.last_transaction]
+    found = {
+        (cut, row.inode, row.page)
+        for cut, (begin_ns, end_ns) in enumerate(batch.spans)
+        for row in split[(begin_ns <= split.time_ns) & (split.time_ns < end_ns)].itertuples()
+    }
+    # The record has no pages whose writer still waited for its next block when the power failed.
+    assert set(torn) & found
+
+
+@pytest.mark.real
+def test_commits_that_are_missing_are_counted(raw: Path) -> None:
+    with mysql.new_folder(raw) as folder, mysql.run(folder, real._LOADING) as server:
+        with server.connect() as db:
+            execute(db, f"CREATE DATABASE {loading.DATABASE}")
+        address = real._address(server)
+        markers.create(address)
+        books = markers.Markers(address)
+        with books.writing():
+            pass
+        assert books.commits >= markers.CLIENTS
+        assert books.lost(address) == 0
+        with connected(address) as db:
+            execute(db, "UPDATE crash_markers SET number = number - 1 WHERE id = 0")
+            assert books.lost(address) == 1
+            execute(db, "UPDATE crash_markers SET number = number + 5")
+            assert books.lost(address) == 4 + 5, "numbers that nobody has sent"
+            execute(db, "DELETE FROM crash_markers WHERE id = 1")
+        assert books.lost(address) == books.commits
+
+
+# what ext4 and its checker are asked
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_a_file_system_is_mounted_again_and_checked(tmp_path: Path) -> None:
+    need("mke2fs")
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    filesystems.make(image, journal_bytes=4 << 20)
+    for journal_mode in filesystems.JOURNAL_MODES:
+        with (
+            suppress(FileExistsError),
+            filesystems.mounted(image, journal_mode=journal_mode) as folder,
+        ):
+            (folder / "kept").mkdir()
+    assert filesystems.check(image) == ""
+    with image.open("r+b") as file:
+        file.seek(1024 + 12)  # the superblock's count of free blocks: its checksum is wrong now
+        file.write(b"\xff\xff")
+    assert "e2fsck" in filesystems.check(image)
+    with pytest.raises(TargetError, match="the kernel says: EXT4-fs"):
+        filesystems.mounted(image).__enter__()

@@ -1,0 +1,310 @@
+"""MS-DJ on TPC-C: the grid, figures and claims of a made-up table that has all columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import REPOSITORY
+from pydantic import ValidationError
+
+from harness.dbms import page_writes
+from harness.devices import scaling
+from harness.devices.profiles import SsdProfile, load_device
+from harness.errors import BadParameter, UnknownName
+from harness.experiments.base import Point, Results
+from harness.experiments.msdj_tpcc import EXPERIMENT, figures, grid, published
+from harness.paths import Project
+from harness.runs import claims
+
+PARAMS = yaml.safe_load((REPOSITORY / "params.yaml").read_text())["msdj_tpcc"]
+NUMBERS = REPOSITORY / "data" / "published"
+VALUES = {
+    *("device", "variant", "mode", "journal_bytes", "warehouses", "connections", "warm_up_s"),
+    *("measured_s", "buffer_pool_bytes", "redo_bytes", "redo_on", "doublewrite_on"),
+    *("page_cache_bytes", "device_bytes", "ageing_bytes", "size_ratio_to_paper", "seed"),
+    "filled_ratio",
+}
+
+
+def parameters(tier: str = "simulated", **changes: Any) -> grid.Parameters:
+    scale = {"scale": "paper"}  # not what the pipeline runs
+    return grid.Parameters.model_validate({**PARAMS[tier]["parameters"], **scale, **changes})
+
+
+def points(p: grid.Parameters) -> list[Point]:
+    return grid.points(p, ["pm953"])
+
+
+def test_the_paper_s_points_are_its_modes_with_both_journals() -> None:
+    found = points(parameters())
+    base = [x.values for x in found if x.values["variant"] == grid.BASE]
+    cells = {(v["mode"], v["journal_bytes"]) for v in base}
+    assert cells == {(m, j) for m in ("oj_dwb", "dj", "msdj") for j in (128 << 20, 5 << 30)}
+    assert len(base) == len(cells)
+    assert len({x.id for x in found}) == len(found)
+    assert {(v["warehouses"], v["measured_s"], v["size_ratio_to_paper"]) for v in base} == {
+        (1500, 18000, 1.0)
+    }
+
+
+@pytest.mark.parametrize("tier", ["simulated", "emulated", "hardware"])
+def test_points_have_the_values_that_all_tiers_run(tier: str) -> None:
+    for point in points(parameters(tier)):
+        assert set(point.values) == VALUES
+        page_writes.find(str(point.values["mode"]))
+
+
+def test_a_variant_varies_what_it_says_and_nothing_else() -> None:
+    p = parameters()
+    found = points(p)
+    paper = {
+        v["mode"]: v
+        for v in (x.values for x in found)
+        if v["variant"] == grid.BASE and v["journal_bytes"] == 128 << 20
+    }
+    for point in found:
+        name = str(point.values["variant"])
+        if name == grid.BASE:
+            assert point.depends == {}
+            continue
+        base = paper[point.values["mode"]]
+        varied = {key for key in VALUES if point.values[key] != base[key]} - {"variant"}
+        overrides = p.variants[name].overrides
+        assert bool(varied) != bool(overrides), "either settings or the profile"
+        assert dict(point.depends) == overrides
+        assert point.values["mode"] in p.variants[name].modes
+
+
+def test_the_doublewrite_buffer_is_varied_only_where_there_is_one() -> None:
+    for variant in parameters().variants.values():
+        if variant.doublewrite_on:
+            assert all(page_writes.find(mode).doublewrite for mode in variant.modes)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_a_scale_shrinks_everything_as_far_as_software_allows(scale: str) -> None:
+    ratio = grid.SCALES[scale]
+    whole, less = (
+        {x.label.split(",")[0]: x.values for x in points(parameters(scale=s, journals=["5 GiB"]))}
+        for s in ("paper", scale)
+    )
+    assert whole.keys() == less.keys()
+    for name, v in less.items():
+        for size in ("device_bytes", "ageing_bytes", "journal_bytes", "buffer_pool_bytes"):
+            assert v[size] == pytest.approx(whole[name][size] * ratio, abs=4096)  # type: ignore[operator]
+        assert v["measured_s"] == pytest.approx(float(whole[name]["measured_s"]) * ratio)
+        assert v["warehouses"] == round(1500 * ratio)
+        assert v["size_ratio_to_paper"] == ratio
+        assert v["redo_bytes"] >= grid.LEAST_REDO_BYTES  # type: ignore[operator]
+    smallest = points(parameters(scale=scale, journals=["1 MiB"]))[0].values
+    assert smallest["journal_bytes"] == grid.LEAST_JOURNAL_BYTES
+
+
+def test_the_smallest_drive_can_be_laid_out() -> None:
+    profile = load_device(
+        REPOSITORY / "hardware" / "profiles", PARAMS["simulated"]["bench"]["devices"]["pm953"]
+    )
+    assert isinstance(profile, SsdProfile)
+    for point in points(parameters(scale="smoke")):
+        size = int(point.values["device_bytes"])
+        assert scaling.scaled_to(profile, size).parameters.capacity.value == size
+
+
+def test_several_seeds_are_several_points_of_the_paper_s_only() -> None:
+    one, three = points(parameters()), points(parameters(seeds=[1, 2, 3]))
+    base = sum(x.values["variant"] == grid.BASE for x in one)
+    assert len(three) == len(one) + 2 * base
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"modes": ["wj"]}, UnknownName),
+        ({"scale": "huge"}, UnknownName),
+        ({"journals": ["128"]}, BadParameter),
+        ({"journals": []}, ValidationError),
+        ({"redo_on": "moon"}, ValidationError),
+        ({"warehouse": 3}, ValidationError),
+        ({"variants": {"a": {"why": "", "modes": ["dj"], "colour": 1}}}, ValidationError),
+    ],
+)
+def test_wrong_parameters_are_refused(change: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        parameters(**change)
+
+
+def test_a_variant_that_varies_nothing_is_refused() -> None:
+    with pytest.raises(BadParameter, match="varies nothing"):
+        points(parameters(variants={"idle": {"why": "", "modes": ["dj"]}}))
+
+
+def test_the_paper_s_numbers_agree_with_each_other() -> None:
+    waf = published.waf(NUMBERS)
+    assert set(waf) == {("small", mode) for mode in ("oj_dwb", "dj", "msdj")}
+    assert waf["small", "msdj"] < waf["small", "dj"] < waf["small", "oj_dwb"]
+    tpmc = published.tpmc(NUMBERS)
+    assert set(tpmc) == {("small", m) for m in ("oj_dwb", "dj", "msdj")} | {
+        ("large", "dj"),
+        ("large", "msdj"),
+    }
+    assert tpmc["small", "oj_dwb"] < tpmc["small", "dj"] < tpmc["small", "msdj"]
+    assert tpmc["large", "dj"] == pytest.approx(tpmc["small", "dj"], rel=0.15)
+    assert published.journal_over_rest(NUMBERS) > 1
+
+
+# Bytes programmed per byte written late in the run, and how that is approached.
+LATE = {"oj_dwb": 3.4, "dj": 2.05, "msdj": 1.9}
+RATE = {"oj_dwb": 13e3, "dj": 15.7e3, "msdj": 16.8e3}
+
+
+def made_up(p: grid.Parameters, late: dict[str, float] | None = None) -> Results:
+    """Results that look like the paper's: every metric and series that the tiers share."""
+    rows, series = [], {}
+    for point in points(p):
+        v = dict(point.values)
+        curve = _curve(v, (late or LATE)[str(v["mode"])])
+        rows.append({**v, **_metrics(v, curve), "point": point.id})
+        series[point.id] = curve
+    return Results("simulated", pd.DataFrame(rows), series, lambda _: None)
+
+
+def _curve(v: dict[str, Any], late: float) -> dict[str, Sequence[float]]:
+    times = np.linspace(0, v["measured_s"], 61)
+    written = 60e6 * times
+    share = np.clip(times / times[-1] * 3 - 0.5, 0, 1) * (1 if v["journal_bytes"] < 1e9 else 0.9)
+    each = 1 + (late - 1) * share
+    programmed = np.concatenate([[0], np.cumsum(np.diff(written) * each[1:])])
+    with np.errstate(invalid="ignore"):
+        ratio = programmed / written
+    rate = RATE[v["mode"]]
+    return {
+        "waf_time_s": list(times),
+        "waf_written_bytes": list(written),
+        "waf_programmed_bytes": list(programmed),
+        "waf_ratio": list(ratio),
+        "tpmc_time_s": list(times[2::2]),
+        "tpmc_per_interval": list(rate * (1 + 0.05 * np.cos(times[2::2]))),
+        "table_written_pages": [30, 90, 4e6, 2e5, 2e5, 1e6, 3e6, 0, 9e6],
+        "home_write_concentration": [0.02, 0.08, 0.2, 0.3, 0.45, 0.8, 1.0],
+    }
+
+
+def _metrics(v: dict[str, Any], curve: dict[str, Sequence[float]]) -> dict[str, float]:
+    mode = page_writes.find(str(v["mode"]))
+    written = curve["waf_written_bytes"][-1]
+    journalled = mode.journal_mode == "journal"
+    journal = 0.5 * written if journalled else 0.01 * written
+    doublewrite = 0.45 * written if mode.doublewrite else 0.0
+    rest_bytes = 150e9
+    new_orders = RATE[v["mode"]] * v["measured_s"] / 60
+    return {
+        "tpmc": RATE[v["mode"]],
+        "transactions": new_orders / 0.45,
+        "waf_ratio": curve["waf_ratio"][-1],
+        "host_written_bytes": written,
+        "nand_written_bytes": curve["waf_programmed_bytes"][-1],
+        "journal_written_bytes": journal,
+        "doublewrite_written_bytes": doublewrite,
+        "redo_written_bytes": 0.05 * written,
+        "home_written_bytes": 0.95 * written - journal - doublewrite,
+        "journal_size_bytes": v["journal_bytes"],
+        "rest_size_bytes": rest_bytes,
+        "journal_requests_per_lba": journal / 2e5 / (v["journal_bytes"] / 512),
+        "rest_requests_per_lba": 2 * written / 16e3 / (rest_bytes / 512),
+        "journal_accesses_per_lba": journal / v["journal_bytes"],
+        "rest_accesses_per_lba": 2 * written / rest_bytes,
+    }
+
+
+ALL = {
+    *("accesses_per_lba", "table_1", "waf_over_time", "tpmc", "bytes_by_place", "page_writes"),
+    *("convergence", "what_if"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(project: Project) -> Results:
+    bare = made_up(parameters())
+    notes = claims.notes(project, "msdj_tpcc", bare)
+    return Results("simulated", bare.table, bare.series, bare.trace_of, notes)
+
+
+def test_all_figures_are_drawn(results: Results) -> None:
+    assert set(EXPERIMENT.figures(results)) == ALL
+
+
+def test_figures_without_their_points_are_left_out(results: Results) -> None:
+    table = results.table
+    some = table[(table.variant == grid.BASE) & (table["mode"] != "msdj")]
+    drawn = figures.draw(Results("emulated", some, results.series, lambda _: None))
+    assert set(drawn) == ALL - {"convergence", "what_if"}
+    ordered = some[some["mode"] == "oj_dwb"].drop(columns=["redo_written_bytes"])
+    drawn = figures.draw(Results("emulated", ordered, {}, lambda _: None))
+    assert set(drawn) == {"table_1", "tpmc"}
+
+
+def test_a_small_run_has_no_numbers_of_the_paper_beside_it(project: Project) -> None:
+    small = made_up(parameters(scale="smoke", variants={}))
+    for name in ("table_1", "tpmc"):
+        axes = figures.draw(small)[name].axes
+        assert not any(
+            "paper" in label for ax in axes for label in ax.get_legend_handles_labels()[1]
+        )
+    judged = claims.judge(project, "msdj_tpcc", small).set_index("id")
+    cells = [name for name in judged.index if name in CELLS]
+    assert set(judged.verdict[cells]) == {claims.NOT_RUN}
+    assert judged.verdict["mj-table1-order"] == claims.REPRODUCED
+
+
+CELLS = {"mj-table1-oj", "mj-table1-dj", "mj-table1-msdj"}
+
+
+def test_every_claim_is_judged_and_lack_of_points_is_no_error(
+    results: Results, project: Project
+) -> None:
+    judged = claims.judge(project, "msdj_tpcc", results)
+    assert claims.NOT_RUN not in set(judged.verdict)
+    assert {row.figure for row in judged.itertuples()} <= set(figures.draw(results))
+    for _, some in results.table.groupby("mode"):
+        part = Results("simulated", some, results.series, lambda _: None)
+        assert len(claims.judge(project, "msdj_tpcc", part)) == len(judged)
+    bare = Results("simulated", results.table, {}, lambda _: None)
+    over_time = claims.judge(project, "msdj_tpcc", bare).set_index("id")
+    assert over_time.verdict["mj-figure3-lowest"] == claims.NOT_RUN
+    assert over_time.verdict["mj-table1-order"] != claims.NOT_RUN
+
+
+def test_claims_over_time_see_what_the_curves_do(project: Project) -> None:
+    def verdicts(**late: float) -> dict[str, str]:
+        found = made_up(parameters(variants={}), {**LATE, **late})
+        return dict(claims.judge(project, "msdj_tpcc", found)[["id", "verdict"]].to_numpy())
+
+    as_in_the_paper = verdicts()
+    assert as_in_the_paper["mj-figure3-lowest"] == claims.REPRODUCED
+    assert as_in_the_paper["mj-figure3-oj-grows"] == claims.REPRODUCED
+    assert as_in_the_paper["mj-section4-dj-grows"] == claims.REPRODUCED
+    assert as_in_the_paper["mj-section5-dj-shrinks"] != claims.REPRODUCED
+    worse = verdicts(msdj=2.5)
+    assert worse["mj-figure3-lowest"] == claims.NOT_REPRODUCED
+    assert worse["mj-table1-order"] == claims.NOT_REPRODUCED
+    assert worse["mj-section4-dj-grows"] == claims.NOT_REPRODUCED
+
+
+def test_curves_that_meet_are_seen_to_meet(project: Project) -> None:
+    """MS-DJ programs more than DJ late in the run: the distance since the begin shrinks."""
+    found = made_up(parameters(variants={}))
+    series = {point: dict(own) for point, own in found.series.items()}
+    for row in found.table[found.table["mode"] == "msdj"].itertuples():
+        own = series[row.point]
+        each = np.diff(own["waf_programmed_bytes"])
+        each[40:] *= 1.15
+        own["waf_programmed_bytes"] = [0.0, *np.cumsum(each)]
+    met = Results("simulated", found.table, series, lambda _: None)
+    judged = claims.judge(project, "msdj_tpcc", met).set_index("id").verdict
+    assert judged["mj-section5-dj-shrinks"] == claims.REPRODUCED
+    assert judged["mj-section4-dj-grows"] == claims.NOT_REPRODUCED

@@ -1,0 +1,123 @@
+"""Claims: verdicts, and claims files that are refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.errors import BadClaim
+from harness.experiments.base import Results
+from harness.paths import Project
+from harness.runs import claims
+
+CLAIMS = """
+grace_hash_join:
+  title: t
+  reference: r
+  relation: SELECT * FROM results WHERE variant = $variant
+    AND ($repetition IS NULL OR repetition = $repetition)
+  claims:
+    - {id: a, place: p, statement: s, metric: SELECT avg(x) FROM r, published: about 10,
+       expected: [8, 12], trend: [2, 50], why: w}
+"""
+
+
+def results(*values: float) -> Results:
+    rows = [{"variant": "paper", "repetition": i, "x": x} for i, x in enumerate(values)]
+    return Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Project:
+    (tmp_path / "data" / "published").mkdir(parents=True)
+    (tmp_path / "data" / "published" / "claims.yaml").write_text(CLAIMS)
+    return Project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([10.0], claims.REPRODUCED),
+        ([8.0], claims.REPRODUCED),
+        ([12.0], claims.REPRODUCED),
+        ([12.1], claims.TREND_ONLY),
+        ([2.0], claims.TREND_ONLY),
+        ([1.9], claims.NOT_REPRODUCED),
+        ([], claims.NOT_RUN),
+    ],
+)
+def test_verdicts(small: Project, values: list[float], verdict: str) -> None:
+    (row,) = claims.judge(small, "grace_hash_join", results(*values)).itertuples()
+    assert row.verdict == verdict
+
+
+def test_the_interval_stands_beside_the_mean(small: Project) -> None:
+    (row,) = claims.judge(small, "grace_hash_join", results(9, 10, 14)).itertuples()
+    assert (row.value, row.lowest, row.highest) == (11, 9, 14)
+
+
+def test_variants_are_judged_apart(small: Project) -> None:
+    rows = [{"variant": v, "repetition": 0, "x": x} for v, x in (("paper", 10.0), ("other", 30.0))]
+    table = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+    (row,) = claims.judge_variants(small, "grace_hash_join", table).to_dict("records")
+    assert (row["paper"], row["other"]) == (10, 30)
+    (judged,) = claims.judge(small, "grace_hash_join", table).itertuples()
+    assert judged.value == 10
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("avg(x)", "avg(nonesuch)"),
+        ("avg(x)", "avg(("),
+        ("[8, 12]", "[12, 8]"),
+        ("why: w", "why: w, colour: red"),
+        ("id: a,", ""),
+        ("expected: [8, 12],", ""),
+    ],
+)
+def test_a_claims_file_that_is_wrong_is_refused(small: Project, old: str, new: str) -> None:
+    path = small.published / "claims.yaml"
+    path.write_text(path.read_text().replace(old, new))
+    claims.load_fresh()
+    with pytest.raises(BadClaim):
+        claims.judge(small, "grace_hash_join", results(10))
+
+
+def test_two_claims_of_one_name_are_refused(small: Project) -> None:
+    path = small.published / "claims.yaml"
+    first = path.read_text()
+    path.write_text(first + first[first.index("    - {id") :])
+    claims.load_fresh()
+    with pytest.raises(BadClaim, match="two claims"):
+        claims.load(small)
+
+
+def test_the_real_claims_load(project: Project) -> None:
+    for paper in claims.load(project).values():
+        for claim in paper.claims:
+            low, high = claim.expected
+            assert low <= high
+            assert claim.why
+
+
+def test_metrics_of_the_real_claims_can_be_computed(project: Project, tmp_path: Path) -> None:
+    """On a table with all columns and no matching point, every claim is `not run`, not an error."""
+    shutil.copytree(project.published, tmp_path / "data" / "published")
+    columns = {
+        "device": "hdd",
+        "variant": "paper",
+        "algorithm": "grace",
+        "queue_depth": 1,
+        "users": 7,
+        "nominal_read_buffer_bytes": 1,
+        "write_buffer_bytes": 1,
+        "repetition": 0,
+        "elapsed_s": 1.0,
+    }
+    table = Results("simulated", pd.DataFrame([columns]), {}, lambda _: None)
+    judged = claims.judge(Project(tmp_path), "grace_hash_join", table)
+    assert set(judged.verdict) == {claims.NOT_RUN}

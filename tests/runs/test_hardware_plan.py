@@ -1,0 +1,121 @@
+"""Plans of runs on drives: nothing is run for them, and nothing is opened."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import _core, experiments
+from harness.drives import guard, roles
+from harness.errors import HarnessError, TargetError
+from harness.paths import find_project
+from harness.runs import hardware_plan
+from harness.runs.hardware_plan import DrivePlan
+from harness.runs.session import Options, default_parameters
+from harness.tiers.base import Cancel
+
+PROJECT = find_project()
+
+
+class NoModel:
+    """In the place of the models, which would take their time."""
+
+    tier = "simulated"
+    devices = ("ssd",)
+    cancel = Cancel()
+
+    @contextmanager
+    def open_device(self, *_: Any, **__: Any) -> Iterator[None]:
+        raise TargetError("none here")
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a plan opens nothing")
+
+    def harmless(command: list[Any], *rest: Any, **options: Any) -> subprocess.Popen[Any]:
+        """Programs may be asked for their version."""
+        assert not any("/dev/sd" in str(word) for word in command), command
+        return start(command, *rest, **options)
+
+    @contextmanager
+    def no_models(*_: Any) -> Iterator[NoModel]:
+        yield NoModel()
+
+    monkeypatch.setattr(subprocess, "Popen", harmless)
+    monkeypatch.setattr(_core, "FileStorage", refuse)
+    monkeypatch.setattr(hardware_plan, "modelled", no_models)
+
+
+def planned(name: str, device: str, journal: bool = False, **settings: Any) -> list[DrivePlan]:
+    drive = roles.examples()[device]
+    other = replace(drive, name="sdy", node=Path("/dev/sdy"))
+    parameters = default_parameters(PROJECT, name, "hardware").model_copy(update=settings)
+    return list(
+        hardware_plan._drive_plan(
+            PROJECT,
+            experiments.find(name),
+            parameters,
+            device,
+            drive,
+            Options(),
+            {device: other} if journal else None,
+        )
+    )
+
+
+def commands(plan: DrivePlan) -> list[str]:
+    return [" ".join(step.command) for step in plan.steps]
+
+
+ON_DRIVES = [
+    (name, device)
+    for name in experiments.names()
+    if "hardware" in experiments.find(name).tiers
+    for device in ("hdd", "ssd")
+    if (name, device) != ("delayed_trim", "hdd")  # a disk knows no TRIM
+]
+
+
+@pytest.mark.parametrize(("name", "device"), ON_DRIVES)
+def test_no_drive_is_touched_by_a_plan(name: str, device: str) -> None:
+    try:
+        plan, _ = planned(name, device)
+    except HarnessError:  # no such drive in this experiment
+        assert name == "trim_fallocate"
+        return
+    part = str(guard.part_of(roles.examples()[device]))
+    assert not Path(part).exists()
+    # Every point overwrites something before its measured part.
+    destructive = [text for text in commands(plan) if text]
+    assert len(destructive) >= plan.points
+    assert all(part in text for text in destructive)
+    assert any(text.startswith("blkdiscard") for text in destructive) == (device == "ssd")
+
+
+def test_a_journal_apart_has_a_plan_of_its_own() -> None:
+    data, journal = planned(
+        "msdj_tpcc", "ssd", journal=True, modes=["dj", "msdj"], journals=["8 MiB"]
+    )
+    assert (data.points, journal.points) == (2, 0)  # no model says what is written to it
+    made = [text for text in commands(journal) if text.startswith("mke2fs")]
+    assert len(made) == 1
+    assert "-O journal_dev" in made[0]
+    assert made[0].endswith("/dev/sdy2 8192k")
+    home = [text for text in commands(data) if text.startswith("mke2fs")]
+    assert ["device=/dev/sdy2" in text for text in home] == [False, True]
+    assert "sdx" not in " ".join(commands(journal))
+
+
+def test_without_a_journal_apart_there_is_no_second_plan() -> None:
+    assert not planned("msdj_tpcc", "ssd", modes=["dj"])[1].steps

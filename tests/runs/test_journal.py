@@ -1,0 +1,71 @@
+"""The journal: what is in it stays, what was cut short does not count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.runs.journal import Entry, Journal
+
+
+def entry(name: str, *, trace: bool = False) -> Entry:
+    return Entry(
+        key=name,
+        point=f"p-{name}",
+        values={"n": 1},
+        metrics={"elapsed_s": 1.5},
+        series={"h": [1, 2]},
+        trace=trace,
+        about={},
+    )
+
+
+def test_entries_come_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "new")
+    journal.check_writable()
+    for name in "ab":
+        journal.append(entry(name), {})
+    assert journal.entries() == {"a": entry("a"), "b": entry("b")}
+    assert Journal(tmp_path / "other").entries() == {}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 20, 100])
+def test_a_line_that_was_cut_short_is_dropped_and_the_next_is_not(tmp_path: Path, cut: int) -> None:
+    journal = Journal(tmp_path)
+    for name in "abc":
+        journal.append(entry(name), {})
+    file = tmp_path / "journal.jsonl"
+    file.write_bytes(file.read_bytes()[:-cut])
+    survivors = set(journal.entries())
+    assert survivors == ({"a", "b", "c"} if cut == 1 else {"a", "b"})
+    journal.append(entry("d"), {})
+    assert set(journal.entries()) == survivors | {"d"}
+
+
+@given(position=st.integers(0, 10_000), value=st.integers(0, 255))
+def test_a_damaged_byte_costs_its_line_at_most(position: int, value: int, tmp_path: Path) -> None:
+    folder = tmp_path / f"{position}-{value}"
+    folder.mkdir(exist_ok=True)
+    (folder / "journal.jsonl").unlink(missing_ok=True)
+    journal = Journal(folder)
+    for name in "abc":
+        journal.append(entry(name), {})
+    file = folder / "journal.jsonl"
+    data = bytearray(file.read_bytes())
+    data[position % len(data)] = value
+    file.write_bytes(data)
+    found = journal.entries()
+    assert len(found) >= 1
+    assert all(found[key] == entry(key) for key in found)
+
+
+def test_a_point_without_its_trace_does_not_count(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append(entry("a", trace=True), {"lba": np.arange(5), "op": np.zeros(5, np.uint8)})
+    assert set(journal.entries()) == {"a"}
+    journal.trace_path("p-a").unlink()
+    assert journal.entries() == {}

@@ -1,0 +1,60 @@
+"""What notebooks show of results that are published already."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import lab
+from harness.drives import fingerprint
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("params.yaml", "dvc.yaml", "pyproject.toml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "data" / "results"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def publish(folder: Path, machine: dict[str, str]) -> None:
+    rows = [
+        {"variant": "paper", "mode": "oj", "cuts": 10, "torn": 4},
+        {"variant": "paper", "mode": "dj", "cuts": 10, "torn": 0},
+        {"variant": "paper", "mode": "oj", "cuts": 5, "torn": 1},
+        {"variant": "other", "mode": "oj", "cuts": 99, "torn": 99},
+    ]
+    pd.DataFrame(rows).to_csv(folder / "cuts.emulated.csv", index=False)
+    about = {"devices": {"ssd": machine}}
+    (folder / "cuts.emulated.about.json").write_text(json.dumps(about))
+
+
+def test_what_was_recorded_is_summed_in_its_own_order(place: Path) -> None:
+    publish(place, dict(fingerprint.machine()))
+    found = lab.recorded("cuts", "emulated", "cuts", "torn", by=["mode"], how="sum")
+    assert found.to_dict("list") == {
+        "mode": ["oj", "dj"],
+        "cuts": [15, 10],
+        "torn": [5, 0],
+        "measured": ["here", "here"],
+    }
+
+
+def test_what_another_machine_recorded_says_so(place: Path) -> None:
+    machine = dict.fromkeys(fingerprint.machine(), "another")
+    publish(place, machine)
+    found = lab.recorded("cuts", "emulated", "torn", by=["mode"])
+    assert set(found.measured) == {"by the authors"}
+    assert list(found.torn) == [2.5, 0]
+
+
+def test_what_was_not_recorded_is_an_empty_table(place: Path) -> None:
+    found = lab.recorded("cuts", "emulated", "cuts", by=["mode"])
+    assert place.is_dir()
+    assert list(found) == ["mode", "cuts", "measured"]
+    assert found.empty

@@ -1,0 +1,121 @@
+"""Sessions: keys that follow what a result depends on, bytes that do not depend on the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.errors import HarnessError
+from harness.paths import Project
+from harness.runs.session import Options, open_session
+
+SETTINGS = {
+    "repetitions": "2",
+    "read_buffers": "[1 MiB, 16 MiB]",
+    "write_buffers": "[4 KiB, 64 KiB]",
+    "users": "[1, 2]",
+    "queue_depths": "[1]",
+    "algorithms": "[grace, hybrid]",
+    "variants": "{}",
+}
+
+
+def options(**more: Any) -> Options:
+    return Options(scale="smoke", settings={**SETTINGS, **more.pop("settings", {})}, **more)
+
+
+def published(project: Project) -> dict[str, bytes]:
+    folders = (project.results, project.figures, project.metrics, project.raw / "grace_hash_join")
+    found = (p for folder in folders for p in folder.rglob("*") if p.is_file())
+    return {str(p.relative_to(project.root)): p.read_bytes() for p in found}
+
+
+def test_an_interrupted_run_publishes_the_same_bytes(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+        session.run()
+        session.publish()
+    whole = published(checkout)
+    assert len(whole) > 15
+    (checkout.journal / "grace_hash_join" / "simulated" / "journal.jsonl").unlink()
+    with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+        run_point = session.experiment.run_point
+        count = 0
+
+        def fail_on_the_seventh(*arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == 7:
+                raise HarnessError("something broke")
+            return run_point(*arguments)
+
+        monkeypatch.setattr(session.experiment, "run_point", fail_on_the_seventh)
+        with pytest.raises(HarnessError, match="something broke"):
+            session.run()
+        assert 1 <= len(session.results.table) < len(session.points)
+    monkeypatch.undo()
+    with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+        session.run()
+        session.publish()
+    assert published(checkout) == whole
+
+
+def keys(checkout: Project, **more: Any) -> set[str]:
+    with open_session(checkout, "grace_hash_join", "simulated", options(**more)) as session:
+        return {session._key(point) for point in session.points}
+
+
+def test_a_result_counts_only_for_what_it_was_measured_with(checkout: Project) -> None:
+    base = keys(checkout)
+    assert base == keys(checkout)
+    slower = keys(checkout, overrides={"outer_rate": "100 MB/s"})
+    assert len(base & slower) == len(base) // 2  # the flash drive's results are not touched
+    assert not base & keys(checkout, overrides={"cores": "4"})
+    assert base < keys(checkout, settings={"repetitions": "3"})
+    smaller = keys(checkout, settings={"input_io": "4 KiB"})
+    assert not base & smaller
+
+
+def test_points_are_listed_once_and_in_order(checkout: Project) -> None:
+    with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+        names = [point.id for point in session.points]
+        assert len(names) == len(set(names))
+        again = session.experiment.points(session.parameters, session.bench)
+        assert [point.id for point in again] == names
+
+
+def test_parameters_that_are_not_as_described(checkout: Project) -> None:
+    checkout.params.write_text("grace_hash_join: {simulated: {colour: red}}")
+    with (
+        pytest.raises(HarnessError, match=r"params\.yaml"),
+        open_session(checkout, "grace_hash_join", "simulated", Options()),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("tier", ["simulated", "emulated"])
+def test_a_tiers_drives_may_differ_from_their_profiles(checkout: Project, tier: str) -> None:
+    """By `overrides` of the bench in params.yaml; who runs it has the last word."""
+    path = checkout.root / "params.yaml"
+    chosen = yaml.safe_load(path.read_text())
+    chosen["grace_hash_join"][tier]["bench"]["devices"].pop("hdd")  # which has no such parameter
+    path.write_text(yaml.safe_dump(chosen))
+    plain = identity(checkout, tier, Options())
+    chosen["grace_hash_join"][tier]["bench"]["overrides"] = {"read_latency": "9 us"}
+    path.write_text(yaml.safe_dump(chosen))
+    assert identity(checkout, tier, Options()) != plain
+    asked = Options(overrides={"read_latency": "11 us"})
+    both = identity(checkout, tier, asked)
+    assert both != identity(checkout, tier, Options())
+    chosen["grace_hash_join"][tier]["bench"]["overrides"] = {}
+    path.write_text(yaml.safe_dump(chosen))
+    assert identity(checkout, tier, asked) == both
+
+
+def identity(project: Project, tier: str, asked: Options) -> str:
+    """What a result on the SSD depends on."""
+    with open_session(project, "grace_hash_join", tier, asked) as session:
+        return str(session.bench.identity("ssd")["profile"])

@@ -1,0 +1,196 @@
+"""The engine on live block devices: results and I/Os as in virtual time; late runs refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from conftest import REPOSITORY
+
+from harness.devices.live import stats
+from harness.devices.model import Device, Job
+from harness.devices.profiles import SsdProfile, load_device
+from harness.devices.scaling import scaled_to
+from harness.errors import BadParameter, InvalidRun
+from harness.experiments.base import Measurement, Point
+from harness.paths import Project
+from harness.probes import recorder
+from harness.runs import agreement
+from harness.runs.journal import Journal
+from harness.runs.session import Options, open_session
+from harness.tiers.emulated import EmulatedBench, EmulatedDevice
+
+PROFILES = REPOSITORY / "hardware" / "profiles"
+FEW = Options(
+    scale="smoke",
+    settings={
+        "repetitions": "1",
+        "read_buffers": "[16 MiB]",
+        "write_buffers": "[64 KiB]",
+        "users": "[1]",
+        "algorithms": "[grace]",
+        "queue_depths": "[1]",
+    },
+)
+
+
+@pytest.mark.real
+@pytest.mark.root
+def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
+    with open_session(checkout, "grace_hash_join", "emulated", FEW) as session:
+        try:
+            table = session.run().table
+        except InvalidRun as error:
+            pytest.skip(f"this machine was too busy: {error}")
+        session.publish()
+    assert set(table.device) == {"hdd", "ssd"}
+    assert (table.slowdown >= 1).all()
+    assert (table.lateness_max_ns >= table.lateness_p50_ns).all()
+    compared = agreement.compare(checkout, "grace_hash_join", FEW)
+    assert len(compared) == len(table)
+    assert (compared.ios_compared == 16).all()
+    assert (compared.ios_differ == 0).all()
+    # Times depend on what else this machine does: only what no noise explains is a failure.
+    assert (compared.elapsed_s_ratio.between(0.5, 3.0)).all()
+    journal = Journal(checkout.journal / "grace_hash_join" / "emulated")
+    traced = [p for p in table.point if journal.block_trace_path(p).is_file()]
+    for point in traced:
+        origin = recorder.check_file(journal.block_trace_path(point))
+        assert origin
+        row = table[table.point == point].iloc[0]
+        trace = pd.read_parquet(journal.block_trace_path(point))
+        assert (trace.op == "read").sum() == row.device_read_ios
+        assert (trace.op == "write").sum() == row.device_write_ios
+        assert (checkout.raw / "grace_hash_join" / "emulated" / f"{point}.block.parquet").is_file()
+
+
+def test_the_summary_counts_what_lies_within_the_goal() -> None:
+    table = pd.DataFrame({"device": ["hdd"] * 4, "join_s_ratio": [0.95, 1.05, 1.2, float("nan")]})
+    row = agreement.summary(table, "grace_hash_join").iloc[0]
+    assert (row.points, row.lowest, row.highest) == (3, 0.95, 1.2)
+    assert row.within_goal_ratio == pytest.approx(2 / 3)
+
+
+class Flaky:
+    """An experiment whose first runs are not valid."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+
+    def run_point(self, *_: Any) -> Measurement:
+        if self.left:
+            self.left -= 1
+            raise InvalidRun("replies left late")
+        return Measurement({"elapsed_s": 1.0})
+
+
+@pytest.mark.parametrize(("failures", "ends_well"), [(0, True), (3, True), (4, False)])
+def test_an_invalid_run_is_repeated_but_not_for_ever(
+    checkout: Project, failures: int, ends_well: bool
+) -> None:
+    with open_session(checkout, "grace_hash_join", "simulated") as session:
+        flaky = Flaky(failures)
+        session.experiment = flaky  # type: ignore[assignment]
+        point = Point({"device": "hdd"}, "a point")
+        if ends_well:
+            assert session._measure(point, checkout.raw).metrics == {"elapsed_s": 1.0}
+        else:
+            with pytest.raises(InvalidRun, match="a point: replies left late"):
+                session._measure(point, checkout.raw)
+
+
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.parametrize("slowdown", [0, 3])
+def test_what_came_late_runs_slower_next_time(slowdown: int) -> None:
+    with EmulatedBench(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=slowdown) as bench:
+        bench.attempt(3)
+        with bench.open_device("ssd", 1 << 20, overrides={}, seed=0) as device:
+            assert isinstance(device, EmulatedDevice)
+            proposed = device._device.stats()["proposed_slowdown"]
+            expected = max(min(4 * proposed, 64), proposed)
+            assert device.slowdown == (slowdown or expected)
+
+
+def histogram(values: dict[int, int]) -> dict[str, Any]:
+    return {
+        "lower_ns": list(values),
+        "count": list(values.values()),
+        "sum_ns": sum(v * n for v, n in values.items()),
+        "max_ns": max(values, default=0),
+    }
+
+
+def test_lateness_makes_a_run_invalid_past_the_stated_bounds() -> None:
+    live = {"store_errors": 0, "lost_records": 0}
+    latency = stats.summary(histogram({100_000: 100}))
+    on_time = stats.summary(histogram({4_000: 100}))
+    late_on_average = stats.summary(histogram({6_000: 100}))
+    late_at_times = stats.summary(histogram({1: 98, 20_000: 2}))
+    assert stats.problems(live, on_time, latency) == []
+    assert "mean 6 us of 100 us" in stats.problems(live, late_on_average, latency)[0]
+    assert "p99 20 us of 100 us" in stats.problems(live, late_at_times, latency)[0]
+    assert stats.problems({**live, "store_errors": 1}, on_time, latency)
+    assert stats.problems({**live, "lost_records": 1}, on_time, latency)
+
+
+def test_a_summary_is_that_of_the_values() -> None:
+    found = stats.summary(histogram({10: 50, 20: 49, 1000: 1}), scale=2.0)
+    assert found == {
+        "count": 100,
+        "mean_ns": (500 + 980 + 1000) / 100 * 2,
+        "p50_ns": 20.0,
+        "p99_ns": 40.0,
+        "max_ns": 2000.0,
+    }
+    assert stats.summary(histogram({}))["count"] == 0
+
+
+@pytest.mark.parametrize("name", ["crucial_mx500_250gb", "samsung_980_1tb", "intel_x25e_32gb"])
+def test_a_smaller_drive_is_as_fast_and_as_full(name: str) -> None:
+    profile = load_device(PROFILES, name)
+    assert isinstance(profile, SsdProfile)
+    small = scaled_to(profile, 6 << 30)
+    large = scaled_to(profile, 16 << 30)
+    job = Job(op="write", pattern="random", queue_depth=32, requests=150_000)
+    runs = []
+    for scaled in (small, large):
+        device = Device(scaled)
+        device.to_steady_state()
+        runs.append(device.run(job))
+    assert runs[0].waf == pytest.approx(runs[1].waf, rel=0.06)
+    assert runs[0].iops == pytest.approx(runs[1].iops, rel=0.10)
+
+
+def test_a_scaled_drive_says_what_it_cannot_be() -> None:
+    profile = load_device(PROFILES, "crucial_mx500_250gb")
+    assert isinstance(profile, SsdProfile)
+    with pytest.raises(BadParameter, match=r"holds 232\.9 GiB"):
+        scaled_to(profile, 1 << 40)
+    with pytest.raises(BadParameter, match="not a multiple of the drive's block"):
+        scaled_to(profile, (8 << 30) + 512)
+    with pytest.raises(BadParameter, match="too few for 8 dies"):
+        scaled_to(profile, 64 << 20)
+    assert scaled_to(profile, profile.parameters.capacity.value) == profile
+
+
+def test_the_measured_host_is_a_host(checkout: Project) -> None:
+    slow = agreement.grace_hash_join.measured_host(checkout, "smoke", 1.0)
+    with open_session(
+        checkout, "grace_hash_join", "simulated", FEW.model_copy(update={"host": str(slow)})
+    ) as session:
+        cpu = session.bench._load("hdd", {})[1].join_cpu  # type: ignore[attr-defined]
+    assert 1 <= cpu.partition_cpu.value < 10_000
+    assert 1 <= cpu.build_cpu.value < 10_000
+
+
+def test_traces_of_the_kernel_are_kept_with_the_results(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.check_writable()
+    recorded = tmp_path / "block.parquet"
+    recorded.write_bytes(b"rows")
+    journal.keep_block_trace("p", recorded)
+    assert journal.block_trace_path("p").read_bytes() == b"rows"
+    assert not recorded.exists()
