@@ -46,7 +46,8 @@ else
 endif
 
 emulated: system env ## as root: the papers on live block devices, beside their simulation
-	@$(BIN)/dvc repro data/dvc.yaml
+	@$(BIN)/harness machine data/machine.json
+	@$(BIN)/dvc repro code data/dvc.yaml
 	@$(BIN)/harness report
 
 test: system env ## all tests but the slow ones

@@ -8,7 +8,7 @@ import numpy
 from numpy.typing import NDArray
 
 
-version: str = ...
+sources: str = ...
 
 class HddParameters:
     """Everything that makes one disk; see the profile schema."""

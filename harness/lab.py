@@ -21,10 +21,10 @@ from IPython.display import Image
 from harness import plots
 from harness.devices.model import Device
 from harness.devices.profiles import load_device, load_host
+from harness.errors import BadParameter
 from harness.experiments.base import Results
-from harness.experiments.sort_merge_join import published
 from harness.paths import Project, find_project
-from harness.runs import claims, report
+from harness.runs import claims, published, report
 from harness.runs.session import Options, open_session
 from harness.tiers import doctor
 
@@ -67,11 +67,14 @@ class Lab:
         return _readable(judged)
 
     def published_cells(self) -> pd.DataFrame:
-        """Our cells beside the paper's, with errors; times in s. Of sort_merge_join only."""
-        project = self.session.project
-        seen = published.calibration(project.params)
-        cells = published.beside(self.results, project.published, seen)
-        return cells.set_index(["device", "clients", "work_mem_mb"]).map(_cell)
+        """Our cells beside the paper's, with errors; times in s. Raises BadParameter if it has no
+        such table.
+        """
+        experiment = self.session.experiment
+        cells = experiment.published_cells(self._finished(), self.session.project)
+        if cells is None:
+            raise BadParameter(f"{experiment.name}: the paper has no table of cells")
+        return cells.map(_cell)
 
     def assumptions(self) -> pd.DataFrame:
         """The claims' values under other assumptions, one column per variant."""
@@ -116,10 +119,10 @@ def recorded(
     One row per group of equal `by`, in the order of the table; `columns` as pandas' `how` says.
     Empty if there are none.
     """
-    results = report.published(_project(), experiment, tier).table
+    results = published.results(_project(), experiment, tier).table
     if results.empty:
         return pd.DataFrame(columns=[*by, *columns, "measured"])
-    is_here = report.is_from_here(report.published_about(_project(), experiment, tier))
+    is_here = published.is_from_here(published.about(_project(), experiment, tier))
     paper = results[results.variant == "paper"]
     table = paper.groupby(list(by), sort=False)[list(columns)].agg(how).reset_index()
     return table.assign(measured="here" if is_here else "by the authors")

@@ -65,6 +65,11 @@ class Project:
         return self.root / "data" / "metrics"
 
     @property
+    def code(self) -> Path:
+        """What each study's results depend on, as digests."""
+        return self.root / "data" / "code"
+
+    @property
     def build(self) -> Path:
         """Everything that is made and not kept."""
         return self.root / "build"

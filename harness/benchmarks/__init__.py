@@ -15,35 +15,53 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.benchmarks.figure import Figure
+from harness import experiments
 from harness.errors import UnknownName
+from harness.experiments.base import Benchmark
+from harness.goals import Goal
 from harness.paths import Project
+from harness.runs.study import StudyRuns
 from harness.system.files import write_atomically
 
-_GROUPS: Final = {
-    "grace_hash_join": ("harness.benchmarks.grace_hash_join",),
-    "device_models": ("harness.benchmarks.device_models",),
+_OURS: Final = {
     "live_device": ("harness.benchmarks.live_device", "harness.benchmarks.live_safety"),
     "probes": ("harness.benchmarks.probes",),
-    "sort_merge_join": ("harness.benchmarks.sort_merge_join",),
-    "trim_fallocate": ("harness.benchmarks.trim_fallocate",),
-    "msdj_tpcc": ("harness.benchmarks.msdj_tpcc",),
-    "delayed_trim": ("harness.benchmarks.delayed_trim", "harness.benchmarks.delayed_trim_proofs"),
     "hardware": ("harness.benchmarks.erase_guard", "harness.benchmarks.drive_calibration"),
     "reviewer": ("harness.benchmarks.reviewer",),
 }
+"""Groups that no study owns; studies have theirs in their packages, and may add to these."""
+
+Measure = Callable[[Project, Console], Iterator[Goal]]
+
+
+def groups() -> list[str]:
+    """Names of all groups: the studies', then ours."""
+    studies = (experiments.find(name).benchmarks for name in experiments.names())
+    return list(dict.fromkeys([*(group for found in studies for group in found), *_OURS]))
+
+
+def _measures(group: str) -> Iterator[Measure]:
+    """What measures a group, in order."""
+    for module in _OURS.get(group, ()):
+        yield import_module(module).measure
+    for name in experiments.names():
+        for measure in experiments.find(name).benchmarks.get(group, ()):
+            yield _of_study(name, measure)
+
+
+def _of_study(name: str, measure: Benchmark) -> Measure:
+    return lambda project, console: measure(StudyRuns(project, name), console)
 
 
 def run(project: Project, only: str, console: Console) -> None:
     """Measures one group, or all of them, into build/bench.json; other groups' records stay."""
-    if only and only not in _GROUPS:
-        raise UnknownName("benchmark group", only, _GROUPS)
+    if only and only not in groups():
+        raise UnknownName("benchmark group", only, groups())
     path = project.build / "bench.json"
     records = json.loads(path.read_text()) if path.is_file() else []
-    for group in [only] if only else list(_GROUPS):
+    for group in [only] if only else groups():
         figures = []
-        for module in _GROUPS[group]:
-            measure: Callable[[Project, Console], Iterator[Figure]] = import_module(module).measure
+        for measure in _measures(group):
             for figure in measure(project, console):
                 figures.append(figure)
                 console.print(figure.line())

@@ -14,7 +14,6 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.benchmarks.figure import Figure
 from harness.calibration.fit import Calibrated, fit, generic_profile
 from harness.calibration.jobs import plan_for
 from harness.calibration.measure import emulated_drive
@@ -24,6 +23,7 @@ from harness.devices import live
 from harness.devices.live import LiveSpec
 from harness.devices.profiles import DeviceProfile
 from harness.errors import HarnessError, InvalidRun
+from harness.goals import Goal
 from harness.paths import Project
 
 _COMMAND: Final = "make bench ONLY=hardware"
@@ -48,14 +48,14 @@ _CASES: Final = (
 )
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(project: Project, console: Console) -> Iterator[Goal]:
     """For each drive: the largest error of a parameter and of a prediction, and each of them."""
     for case in _CASES:
         try:
             true, found = _closed_loop(project, case, console)
         except HarnessError as error:
             name = f"calibration of an emulated {case.profile}"
-            yield Figure(name, "ratio", _PARAMETER_GOAL, _COMMAND, missing=str(error))
+            yield Goal(name, "ratio", _PARAMETER_GOAL, _COMMAND, missing=str(error))
             continue
         yield from _figures(case, true, found, console)
 
@@ -88,7 +88,7 @@ def _closed_loop(
 
 def _figures(
     case: _Case, true: DeviceProfile, found: Calibrated, console: Console
-) -> Iterator[Figure]:
+) -> Iterator[Goal]:
     recovered = quantities(found.profile)
     table = Table("quantity", "unit", "made from", "recovered", "error", title=case.profile)
     errors = {}
@@ -119,5 +119,5 @@ def _figures(
     )
 
 
-def _figure(name: str, error_ratio: float, goal: str, context: dict[str, Any]) -> Figure:
-    return Figure(name, "ratio", goal, _COMMAND, [abs(error_ratio)], context=context)
+def _figure(name: str, error_ratio: float, goal: str, context: dict[str, Any]) -> Goal:
+    return Goal(name, "ratio", goal, _COMMAND, [abs(error_ratio)], context=context)

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from harness.benchmarks.figure import Figure
+from harness.goals import Goal
 from harness.paths import Project
 from harness.system.programs import last_words
 
@@ -24,14 +24,14 @@ _NO_REFUSALS: Final = ("is_used", "prepared_and_marked", "killed_run", "thousand
 _MUTATIONS: Final = 1000
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(project: Project, console: Console) -> Iterator[Goal]:
     """Runs the tests in the guest: each refusal leaves every byte of its drive as it was."""
     console.print("the erase guard in the emulated machine: half an hour at most")
     outcomes, missing = _outcomes(project)
     refusals = {name: o for name, o in outcomes.items() if not any(n in name for n in _NO_REFUSALS)}
     passed = [name for name, outcome in refusals.items() if outcome == "passed"]
     context = {"not passed": sorted(set(refusals) - set(passed))}
-    yield Figure(
+    yield Goal(
         "refusals proved, the drive's content unchanged after each",
         "cases",
         f"== {len(refusals)} and >= 25" if refusals else ">= 25",
@@ -41,7 +41,7 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
         missing=missing,
     )
     fuzz = [outcome for name, outcome in outcomes.items() if "thousand" in name]
-    yield Figure(
+    yield Goal(
         "lab files damaged at random without a write",
         "files",
         f">= {_MUTATIONS}",

@@ -15,15 +15,13 @@ from typing import Any, Final, Literal
 from rich.console import Console
 from rich.table import Table
 
-from harness.benchmarks.figure import Figure
 from harness.devices import live
 from harness.devices.live import LiveDevice, LiveSpec, recording
 from harness.devices.model import Device, Job
 from harness.devices.profiles import HddProfile, list_profiles, load_device
 from harness.errors import HarnessError
+from harness.goals import Goal
 from harness.paths import Project
-from harness.runs import agreement
-from harness.runs.session import Options, open_session
 from harness.workloads import fio
 
 _COMMAND: Final = "make bench ONLY=live_device"
@@ -35,17 +33,6 @@ _FEWEST: Final = 300
 _SPAN_BYTES: Final = 4 * _GIB
 _BLOCK_BYTES: Final = 4096
 _LASTING: Final[dict[str, str | int]] = {"size": "2g", "runtime": 3, "time_based": 1}
-_JOINS: Final = Options(
-    scale="small",
-    settings={
-        "repetitions": "1",
-        "read_buffers": "[4 MiB, 16 MiB]",
-        "write_buffers": "[4 KiB, 64 KiB]",
-        "users": "[1, 2]",
-        "algorithms": "[grace]",
-        "queue_depths": "[1]",
-    },
-)
 _FULL_SPEED: Final[dict[str, tuple[dict[str, str | int], str]]] = {
     "random 4 KiB reads": ({"rw": "randread", "bs": "4k", "iodepth": 32}, ">= 50e3"),
     "random 4 KiB writes": ({"rw": "randwrite", "bs": "4k", "iodepth": 32}, ">= 50e3"),
@@ -54,17 +41,16 @@ _FULL_SPEED: Final[dict[str, tuple[dict[str, str | int], str]]] = {
 }
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(project: Project, console: Console) -> Iterator[Goal]:
     """All figures of the group."""
     try:
         yield from _full_speed(project)
-        yield from _agreement(project)
         yield from _all_profiles(project, console)
     except HarnessError as error:
-        yield Figure("live devices", "", "", _COMMAND, missing=str(error))
+        yield Goal("live devices", "", "", _COMMAND, missing=str(error))
 
 
-def _full_speed(project: Project) -> Iterator[Figure]:
+def _full_speed(project: Project) -> Iterator[Goal]:
     """What FUSE and loop device carry where the model takes no time."""
     spec = LiveSpec(
         profile="samsung_980_1tb", profiles=project.profiles, size_bytes=4 * _GIB, speed="none"
@@ -78,7 +64,7 @@ def _full_speed(project: Project) -> Iterator[Figure]:
                 samples[name].append(rate)
     for name, (_job, goal) in _FULL_SPEED.items():
         unit = "I/Os/s" if "random" in name else "bytes/s"
-        yield Figure(f"no delay: {name}", unit, goal, _COMMAND, samples[name])
+        yield Goal(f"no delay: {name}", unit, goal, _COMMAND, samples[name])
 
 
 _DIRECT: Final[dict[str, str | int]] = {"direct": 1, "ioengine": "io_uring", "randrepeat": 0}
@@ -96,30 +82,7 @@ class _Point:
     stats: dict[str, Any]
 
 
-def _agreement(project: Project) -> Iterator[Figure]:
-    """The Grace join on emulated disk and flash, beside the same points in virtual time."""
-    with open_session(project, "grace_hash_join", "emulated", _JOINS) as session:
-        session.run()
-    table = agreement.compare(project, "grace_hash_join", _JOINS)
-    for device, rows in table.groupby("device"):
-        for phase in ("partition", "join"):
-            yield Figure(
-                f"Grace join on {device}: {phase} phase, emulated over simulated",
-                "ratio",
-                ">= 0.9 and <= 1.1",
-                _COMMAND,
-                rows[f"{phase}_s_ratio"].tolist(),
-            )
-    yield Figure(
-        "Grace join: I/O counts that differ, emulated and simulated",
-        f"of {int(table.ios_compared.sum())} counts",
-        "== 0",
-        _COMMAND,
-        [float(table.ios_differ.sum())],
-    )
-
-
-def _all_profiles(project: Project, console: Console) -> Iterator[Figure]:
+def _all_profiles(project: Project, console: Console) -> Iterator[Goal]:
     table = Table(
         "profile", "slowdown", "op", "depth", "latency", "p99", "throughput", "valid", box=None
     )
@@ -140,12 +103,12 @@ def _all_profiles(project: Project, console: Console) -> Iterator[Figure]:
     console.print(table)
 
 
-def _profile_figures(name: str, points: list[_Point]) -> Iterator[Figure]:
+def _profile_figures(name: str, points: list[_Point]) -> Iterator[Goal]:
     context = {"slowdown": points[0].stats["slowdown"]}
     alone = [p for p in points if p.depth == 1]
 
-    def worst(kind: str, ratios: list[float], goal: str) -> Figure:
-        return Figure(
+    def worst(kind: str, ratios: list[float], goal: str) -> Goal:
+        return Goal(
             f"{name}: {kind}, largest deviation from the model",
             "ratio",
             goal,
@@ -158,7 +121,7 @@ def _profile_figures(name: str, points: list[_Point]) -> Iterator[Figure]:
     yield worst("p99 latency at depth 1", [p.p99_ratio for p in alone], "<= 0.15")
     yield worst("throughput at all depths", [p.throughput_ratio for p in points], "<= 0.05")
     invalid = [p for p in points if not p.stats["valid"]]
-    yield Figure(f"{name}: invalid runs", "runs", "== 0", _COMMAND, [float(len(invalid))])
+    yield Goal(f"{name}: invalid runs", "runs", "== 0", _COMMAND, [float(len(invalid))])
 
 
 def _profile_points(project: Project, name: str) -> list[_Point]:

@@ -13,11 +13,11 @@ from typing import Final
 from rich.console import Console
 
 from harness.benchmarks import live_data
-from harness.benchmarks.figure import Figure
 from harness.benchmarks.power_cuts import Losses, cut_often
 from harness.devices.live import LiveDevice, LiveSpec, created
 from harness.devices.live.recording import replay
 from harness.errors import HarnessError
+from harness.goals import Goal
 from harness.paths import Project
 from harness.system.programs import find_program
 
@@ -65,17 +65,17 @@ MX500: Final = DRIVES[1]
 DISK: Final = DRIVES[-1]
 
 
-def measure(project: Project, _console: Console) -> Iterator[Figure]:
+def measure(project: Project, _console: Console) -> Iterator[Goal]:
     """All figures. Every device is gone afterwards."""
     for figures in (fio, _files, _cuts, _lies, _records):
         try:
             yield from figures(project)
         except HarnessError as error:
             name = figures.__name__.removeprefix("_")
-            yield Figure(f"data safety: {name}", "", "", _COMMAND, missing=str(error))
+            yield Goal(f"data safety: {name}", "", "", _COMMAND, missing=str(error))
 
 
-def fio(project: Project) -> Iterator[Figure]:
+def fio(project: Project) -> Iterator[Goal]:
     """More than 20 GiB."""
     # Most of it at once, the rest at the drives' own pace: a disk takes its time.
     parts = [(MX500, "none", _SPAN, 6), (MX500, "real", _SPAN // 2, 1)]
@@ -93,18 +93,16 @@ def fio(project: Project) -> Iterator[Figure]:
             "trims": found.trims,
             "said": found.said,
         }
-    yield Figure(
-        "fio --verify=crc32c: errors", "errors", "== 0", _COMMAND, [errors], context=context
-    )
-    yield Figure("fio --verify=crc32c: written", "GiB", ">= 20", _COMMAND, [written / _GIB])
+    yield Goal("fio --verify=crc32c: errors", "errors", "== 0", _COMMAND, [errors], context=context)
+    yield Goal("fio --verify=crc32c: written", "GiB", ">= 20", _COMMAND, [written / _GIB])
 
 
-def _files(project: Project) -> Iterator[Figure]:
+def _files(project: Project) -> Iterator[Goal]:
     for kind in ("ext4", "xfs"):
         spec = MX500.spec(project, size_bytes=8 << 30)
         with created(spec) as device, tempfile.TemporaryDirectory() as folder:
             wrong = files_survive(device, Path(folder), kind, _FILES)
-        yield Figure(
+        yield Goal(
             f"{kind}: 100,000 files, remount, check: complaints",
             "complaints",
             "== 0",
@@ -126,21 +124,21 @@ def files_survive(device: LiveDevice, folder: Path, kind: str, files: int) -> li
     return wrong
 
 
-def _cuts(project: Project) -> Iterator[Figure]:
+def _cuts(project: Project) -> Iterator[Goal]:
     found, context = Losses(), {}
     for drive in DRIVES:
         context[drive.name] = vars(once := cuts_of(project, drive, _CUTS_EACH, honest=True))
         found += once
     name = f"{found.cuts} power cuts under load: blocks"
     lost = found.lost + found.garbage + found.fio_lost
-    yield Figure(f"{name} lost after a flush", "blocks", "== 0", _COMMAND, [lost], context=context)
-    yield Figure(f"{name} lost without a flush", "blocks", "> 0", _COMMAND, [found.undone])
+    yield Goal(f"{name} lost after a flush", "blocks", "== 0", _COMMAND, [lost], context=context)
+    yield Goal(f"{name} lost without a flush", "blocks", "> 0", _COMMAND, [found.undone])
 
 
-def _lies(project: Project) -> Iterator[Figure]:
+def _lies(project: Project) -> Iterator[Goal]:
     for drive in (MX500, DISK):
         found = cuts_of(project, drive, _LYING_CUTS_EACH, honest=False)
-        yield Figure(
+        yield Goal(
             f"{drive.name} whose flushes lie, {found.cuts} cuts: lost blocks found",
             "blocks",
             "> 0",
@@ -159,7 +157,7 @@ def cuts_of(project: Project, drive: Drive, cuts: int, *, honest: bool, seed: in
         )
 
 
-def _records(project: Project) -> Iterator[Figure]:
+def _records(project: Project) -> Iterator[Goal]:
     different, context = 0, {}
     for drive in (MX500, DISK):
         with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +167,7 @@ def _records(project: Project) -> Iterator[Figure]:
             replayed = replay(record)
         different += len(replayed.differences())
         context[drive.name] = {k: v for k, v in replayed.recorded.items() if v}
-    yield Figure(
+    yield Goal(
         "a record and its replay: counters that differ",
         "counters",
         "== 0",

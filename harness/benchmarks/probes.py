@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from harness.benchmarks.figure import Figure
 from harness.devices import live
 from harness.devices.live import LiveDevice, LiveSpec
 from harness.errors import MissingTool, TargetError, TraceIncomplete
+from harness.goals import Goal
 from harness.paths import Project
 from harness.probes import bpftrace, scripts
 from harness.probes.bpftrace import Buffers
@@ -56,7 +56,7 @@ _WORKLOADS: Final[dict[str, Options]] = {
 }
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(project: Project, console: Console) -> Iterator[Goal]:
     """All figures of the group."""
     console.print("recording at the highest rate, cost beside runs without: about 4 minutes")
     yield _parser_speed()
@@ -67,10 +67,10 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
             yield from _on_memory(trace)
             yield from _on_live_devices(project, trace)
     except (MissingTool, TargetError) as missing:
-        yield Figure("probes on a device", "", "", _COMMAND, missing=str(missing))
+        yield Goal("probes on a device", "", "", _COMMAND, missing=str(missing))
 
 
-def _on_memory(trace: Path) -> Iterator[Figure]:
+def _on_memory(trace: Path) -> Iterator[Goal]:
     where = "loop device over memory"
     with memory_device() as device:
         _fio(device, _FILL)
@@ -81,7 +81,7 @@ def _on_memory(trace: Path) -> Iterator[Figure]:
             yield _cost(device, trace, script, f"{where}, as fast as two processors go")
 
 
-def _on_live_devices(project: Project, trace: Path) -> Iterator[Figure]:
+def _on_live_devices(project: Project, trace: Path) -> Iterator[Goal]:
     for profile in _PROFILES:
         spec = LiveSpec(profile=profile, profiles=project.profiles, size_bytes=4 << 30, slowdown=0)
         with live.created(spec) as device:
@@ -94,7 +94,7 @@ def _on_live_devices(project: Project, trace: Path) -> Iterator[Figure]:
                 yield _cost(device.path, trace, script, f"live {profile}, its drive's times")
 
 
-def _at_full_speed(device: LiveDevice, trace: Path) -> Iterator[Figure]:
+def _at_full_speed(device: LiveDevice, trace: Path) -> Iterator[Goal]:
     """The model is not asked, so the device's counters are those of its replies."""
 
     def counted() -> dict[str, int]:
@@ -139,7 +139,7 @@ def _timed(options: Options) -> dict[str, str | int]:
 
 def _completeness(
     device: Path, trace: Path, name: str, options: Options, counted: DeviceCounters | None
-) -> Figure:
+) -> Goal:
     """Whether a recording at full speed is complete: the recorder itself is the judge."""
     samples: list[float] = []
     context: list[dict[str, object]] = []
@@ -158,7 +158,7 @@ def _completeness(
             facts = {"ios_per_s": rate, "rows": recording.rows}
             context.append({**facts, "unknown_latency": recording.unknown_latency})
     share = sum(samples) / len(samples)
-    return Figure(
+    return Goal(
         name=f"share of recordings without a lost event that equal all counters: {name}",
         unit="ratio",
         goal=">= 1",
@@ -168,7 +168,7 @@ def _completeness(
     )
 
 
-def _forced_loss(device: Path, trace: Path) -> Figure:
+def _forced_loss(device: Path, trace: Path) -> Goal:
     """A recording whose buffers are too small must be refused."""
     seen, said = 0.0, []
     try:
@@ -179,10 +179,10 @@ def _forced_loss(device: Path, trace: Path) -> Figure:
     except TraceIncomplete as refused:
         seen, said = 1.0, refused.problems
     name = "a forced loss is detected and the recording refused"
-    return Figure(name, "ratio", ">= 1", _COMMAND, [seen], context={"problems": said})
+    return Goal(name, "ratio", ">= 1", _COMMAND, [seen], context={"problems": said})
 
 
-def _cost(device: Path, trace: Path, script: str, where: str) -> Figure:
+def _cost(device: Path, trace: Path, script: str, where: str) -> Goal:
     """Throughput lost to a probe, of runs with and without in turn; latencies are context."""
     options = _timed({"rw": "randread"})
     costs: list[float] = []
@@ -198,7 +198,7 @@ def _cost(device: Path, trace: Path, script: str, where: str) -> Figure:
             continue
         costs.append(1 - beside[0] / without[0])
         sides.append({"without": without, "with": beside})
-    return Figure(
+    return Goal(
         name=f"throughput that {script} costs, random 4 KiB reads, depth 32, {where}",
         unit="ratio",
         goal="<= 0.02",
@@ -209,7 +209,7 @@ def _cost(device: Path, trace: Path, script: str, where: str) -> Figure:
     )
 
 
-def _parser_speed() -> Figure:
+def _parser_speed() -> Goal:
     """From bpftrace's text to columns."""
     generator = np.random.default_rng(1)
     ends = np.cumsum(generator.integers(1_000, 10_000, _ROWS)) + 10**13
@@ -229,4 +229,4 @@ def _parser_speed() -> Figure:
             )
         samples.append(rows / (time.perf_counter() - begin))
         assert rows == _ROWS
-    return Figure("rows read from the probe's text", "rows/s", ">= 5e5", _COMMAND, samples)
+    return Goal("rows read from the probe's text", "rows/s", ">= 5e5", _COMMAND, samples)

@@ -15,32 +15,30 @@ from typing import Final
 
 from rich.console import Console
 
-from harness.benchmarks.figure import Figure
 from harness.errors import HarnessError
+from harness.goals import Goal
 from harness.paths import Project
 
 _COMMAND: Final = "make bench ONLY=reviewer"
 _COMPARED: Final = ("data/raw", "data/results", "data/figures", "data/metrics", "dvc.lock")
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(project: Project, console: Console) -> Iterator[Goal]:
     """All figures of the group. Only what is committed takes part."""
     with tempfile.TemporaryDirectory(prefix="flashlab-clone-", dir="/var/tmp") as folder:
         first, second = (Path(folder) / name for name in ("first", "second"))
         for clone in (first, second):
             _call(["git", "clone", "--quiet", "--no-hardlinks", str(project.root), str(clone)])
         seconds, peak_bytes = _reproduce(first, console)
-        yield Figure("make reproduce in a clean clone", "s", "< 300", _COMMAND, [seconds])
-        yield Figure("its peak memory, all processes", "GiB", "< 4", _COMMAND, [peak_bytes / 2**30])
+        yield Goal("make reproduce in a clean clone", "s", "< 300", _COMMAND, [seconds])
+        yield Goal("its peak memory, all processes", "GiB", "< 4", _COMMAND, [peak_bytes / 2**30])
         again = [_reproduce(first, console)[0] for _ in range(3)]
-        yield Figure("its second run", "s", "< 15", _COMMAND, again)
+        yield Goal("its second run", "s", "< 15", _COMMAND, again)
         dirty = _output(["git", "status", "--porcelain"], first).splitlines()
-        yield Figure(
-            "files that git sees changed after it", "files", "== 0", _COMMAND, [len(dirty)]
-        )
+        yield Goal("files that git sees changed after it", "files", "== 0", _COMMAND, [len(dirty)])
         _reproduce(second, console)
         different = _different(first, second)
-        yield Figure(
+        yield Goal(
             "files that differ between two clean clones",
             "files",
             "== 0",

@@ -4,75 +4,74 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
+from harness.commands.console import terminal
 from harness.errors import BadParameter
 from harness.units import format_bytes, format_seconds, parse_size_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from harness.calibration.fit import Calibrated
     from harness.calibration.jobs import Plan
     from harness.calibration.measure import Drive
     from harness.drives.targets import Step
-    from harness.experiments.sort_merge_join.calibrate import Calibration
-    from harness.paths import Project
-    from harness.tiers.simulated import SimulatedBench
+    from harness.experiments.base import Shown
 
-_Parameters = TypeVar("_Parameters")
-_Found = TypeVar("_Found")
+
+class _Studies(TyperGroup):
+    """The commands of this file, and one for each study that has a calibration.
+
+    Studies are imported when they are asked for: `harness --help` must not wait for them.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Studies first, in the order of their table."""
+        from harness import experiments
+
+        studies = [name for name in experiments.names() if experiments.find(name).calibration]
+        return [*studies, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A study's command is made from its calibration's summary."""
+        from harness import experiments
+
+        if cmd_name not in experiments.names():
+            return super().get_command(ctx, cmd_name)
+        calibration = experiments.find(cmd_name).calibration
+        return _study_command(cmd_name, calibration.summary) if calibration else None
+
+
+def _study_command(name: str, summary: str) -> Any:
+    one = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+    @one.command(name, help=summary)
+    def command(
+        write: Annotated[
+            bool, typer.Option("--write", help="put the values into the profile")
+        ] = False,
+    ) -> None:
+        _calibrate(name, write)
+
+    return typer.main.get_command(one)
+
 
 app = typer.Typer(
-    help="Fits what no document says: of a paper's machine, or of a drive of one's own.",
-    invoke_without_command=True,
+    cls=_Studies,
+    help="Fits what no document says: of a paper's machine, or of a drive of one's own.\n\n"
+    "What a paper does not say of its machine is fitted to a declared part of its numbers; what "
+    "the model then says of those that the fit has not seen is printed beside.",
+    no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-WriteOption = Annotated[bool, typer.Option("--write", help="put the values into the profile")]
-
-
-@app.callback()
-def default(context: typer.Context) -> None:
-    """What a paper does not say of its machine is fitted to a declared part of its numbers.
-
-    What the model then says of those that the fit has not seen is printed beside. Without a
-    command: sort_merge_join.
-    """
-    if context.invoked_subcommand is None:
-        sort_merge_join()
-
-
-@app.command("sort_merge_join")
-def sort_merge_join(write: WriteOption = False) -> None:
-    """Fits the sort-merge join's machine to 8 of the paper's 24 cells."""
-    _say_written(_calibrate_sort_merge_join, write)
-
-
-@app.command("trim_fallocate")
-def trim_fallocate(write: WriteOption = False) -> None:
-    """Fits what a TRIM command costs the MX500 to one ratio of the paper."""
-    _say_written(_calibrate_trim_fallocate, write)
-
-
-@app.command("msdj_tpcc")
-def msdj_tpcc(write: WriteOption = False) -> None:
-    """Fits the drive's spare area to one cell of the paper."""
-    _say_written(_calibrate_msdj_tpcc, write)
-
-
-@app.command("delayed_trim")
-def delayed_trim(write: WriteOption = False) -> None:
-    """Fits a TRIM's parts to the paper's table 2 and figure 2."""
-    _say_written(_calibrate_delayed_trim, write)
 
 
 @app.command()
@@ -179,7 +178,7 @@ def _print_plan(plan: Plan, steps: list[Step]) -> None:
         written = format_bytes(step.written_bytes) if step.written_bytes else "-"
         command = shlex.join(step.command)
         table.add_row(step.what, written, format_seconds(step.expected_s), command)
-    _console().print(table)
+    terminal().print(table)
     total_s = sum(step.expected_s for step in steps)
     _say(
         f"in all: {format_bytes(plan.written_bytes)} written, {format_seconds(total_s)} on a drive "
@@ -194,13 +193,13 @@ def _print_calibrated(found: Calibrated) -> None:
     for name, jobs in found.decided_by.items():
         value = getattr(found.profile.parameters, name)
         table.add_row(name, format_parameter(value), str(len(jobs)))
-    _console().print(table)
+    terminal().print(table)
     table = Table("job", "measured", "simulated", "error", "", box=None)
     for row in found.residuals.to_dict("records"):
         quantities = [_quantity(row[key], row["unit"]) for key in ("measured", "simulated")]
         predicted = "predicted" if row["held_out"] else "fitted"
         table.add_row(row["job"], *quantities, f"{row['error_ratio']:+.1%}", predicted)
-    _console().print(table)
+    terminal().print(table)
     _say(
         f"largest error of a fitted job {found.worst_fitted:.1%}, of a predicted one "
         f"{found.worst_held_out:.1%}"
@@ -211,123 +210,36 @@ def _quantity(value: float, unit: str) -> str:
     return f"{value / 1e6:.4g} MB/s" if unit == "bytes/s" else f"{value * 1e6:.4g} us"
 
 
-def _say_written(calibrate: Callable[[bool], list[str]], write: bool) -> None:
-    changed = calibrate(write)
+def _calibrate(name: str, write: bool) -> None:
+    """A study's calibration, shown, and written if that is wanted."""
+    from harness import experiments
+    from harness.paths import find_project
+    from harness.runs import report
+    from harness.runs.study import StudyRuns
+
+    project = find_project()
+    calibration = experiments.find(name).calibration
+    assert calibration is not None
+    found = calibration.run(StudyRuns(project, name))
+    for said in found.says:
+        if isinstance(said, str):
+            terminal().print(said)
+        else:
+            terminal().print(_as_page(said))
+    if found.judged:
+        results, title = found.judged
+        report.print_judged(project, name, results, title, terminal())
     if write:
+        changed = found.write(project.profiles)
         _say(f"written: {', '.join(changed) or 'nothing, all values stay'}")
 
 
-def _on_its_models(
-    project: Project,
-    experiment: str,
-    kind: type[_Parameters],
-    fit: Callable[[_Parameters, SimulatedBench, Path], _Found],
-) -> _Found:
-    """What a fit finds on an experiment's simulated bench, as params.yaml has it."""
-    from harness.runs.session import open_session
-    from harness.tiers.simulated import SimulatedBench
-
-    with open_session(project, experiment, "simulated") as session:
-        parameters, bench = session.parameters, session.bench
-        assert isinstance(parameters, kind)
-        assert isinstance(bench, SimulatedBench)
-        return fit(parameters, bench, project.published)
-
-
-def _calibrate_sort_merge_join(write: bool) -> list[str]:
-    from harness.experiments.sort_merge_join import calibrate as fitting
-    from harness.experiments.sort_merge_join.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs.session import host_name
-
-    project = find_project()
-    found = _on_its_models(project, "sort_merge_join", Parameters, fitting.calibrate)
-    _print_calibration(found)
-    host = host_name(project, "sort_merge_join")
-    return fitting.write(project.profiles, host, found.values) if write else []
-
-
-def _calibrate_trim_fallocate(write: bool) -> list[str]:
-    from harness.experiments.trim_fallocate import calibrate as fitting
-    from harness.experiments.trim_fallocate.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs import report
-    from harness.runs.session import device_name
-
-    project = find_project()
-    found = _on_its_models(project, "trim_fallocate", Parameters, fitting.calibrate)
-    _console().print(
-        f"{fitting.FITTED} of {fitting.DEVICE}: {found.command_time_ns / 1e6:g} ms gives "
-        f"{found.ratio:.3f}, the paper has {found.paper_ratio:.3f} ({found.evaluations} runs)"
-    )
-    title = "after one repetition per cell; the first ratio was seen by the fit"
-    report.print_judged(project, "trim_fallocate", found.results, title, _console())
-    name = device_name(project, "trim_fallocate", fitting.DEVICE)
-    return fitting.write(project.profiles, name, found.command_time_ns) if write else []
-
-
-def _calibrate_msdj_tpcc(write: bool) -> list[str]:
-    from harness.experiments.msdj_tpcc import calibrate as fitting
-    from harness.experiments.msdj_tpcc.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs import report
-    from harness.runs.session import device_name
-
-    project = find_project()
-    found = _on_its_models(project, "msdj_tpcc", Parameters, fitting.calibrate)
-    _console().print(
-        f"{fitting.FITTED} of {fitting.DEVICE}: {found.overprovision_ratio:g} gives a WAF of "
-        f"{found.waf_ratio:.3f}, the paper has {found.paper_waf_ratio:.3f} "
-        f"({found.evaluations} runs)"
-    )
-    title = "table 1's cell of DJ was seen by the fit, all others are predictions"
-    report.print_judged(project, "msdj_tpcc", found.results, title, _console())
-    name = device_name(project, "msdj_tpcc", fitting.DEVICE)
-    return fitting.write(project.profiles, name, found.overprovision_ratio) if write else []
-
-
-def _calibrate_delayed_trim(write: bool) -> list[str]:
-    from harness.experiments.delayed_trim import calibrate as fitting
-    from harness.experiments.delayed_trim.grid import Parameters
-    from harness.paths import find_project
-    from harness.runs.session import device_name
-
-    project = find_project()
-    found = _on_its_models(project, "delayed_trim", Parameters, fitting.calibrate)
-    for name, value_ns in found.values.items():
-        _console().print(f"{name}: {value_ns / 1e3:g} us")
-    for row in found.cells.itertuples():
-        seen = "seen by the fit" if row.fitted else "not seen"
-        _console().print(
-            f"{row.metric}, {row.unit_bytes >> 10} KiB: paper {row.value:.4f}, model "
-            f"{row.model:.4f}, off by {100 * (row.model - row.value):+.2f} points ({seen})"
-        )
-    name = device_name(project, "delayed_trim", fitting.DEVICE)
-    return fitting.write(project.profiles, name, found.values) if write else []
-
-
-def _print_calibration(found: Calibration) -> None:
-    from harness.experiments.sort_merge_join.calibrate import format_value
-    from harness.experiments.sort_merge_join.published import TIMES
-
-    table = Table("parameter", "value", box=None, title=f"{found.evaluations} evaluations")
-    for name, value in found.values.items():
-        table.add_row(name, format_value(name, value))
-    _console().print(table)
-    table = Table("device", "clients", "work_mem", *TIMES, "fitted", box=None)
-    for row in found.cells.to_dict("records"):
-        times = [f"{row[name]:.0f} ({row[f'{name}_error']:+.0%})" for name in TIMES]
-        seen = "yes" if row["fitted"] else ""
-        table.add_row(row["device"], str(row["clients"]), f"{row['work_mem_mb']} MB", *times, seen)
-    _console().print(table)
-    for name, error in found.held_out_errors().items():
-        _console().print(f"held out, median error of {name}: {error:.1%}")
+def _as_page(shown: Shown) -> Table:
+    table = Table(*shown.table.columns, box=None, title=shown.title or None)
+    for row in shown.table.itertuples(index=False):
+        table.add_row(*row)
+    return table
 
 
 def _say(line: str) -> None:
-    _console().print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-def _console() -> Console:
-    """As wide as the terminal; wide enough for the tables where there is none."""
-    return Console(width=None if sys.stdout.isatty() else 120)
+    terminal().print(line, soft_wrap=True, highlight=False, markup=False)

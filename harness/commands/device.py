@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from harness.commands.console import terminal
 from harness.errors import BadParameter
 from harness.units import format_bytes, parse_size_option
 
@@ -98,7 +98,7 @@ def list_() -> None:
         column.overflow = "fold"
     for name in names:
         table.add_row(name, *_row(registry.existing(name)))
-    _console().print(table)
+    terminal().print(table)
 
 
 def _row(place: Place) -> tuple[str, ...]:
@@ -129,12 +129,12 @@ def stats(
     """Shows what a device counts, how late its replies were, and whether results are valid."""
     device = _find(name)
     if as_json:
-        _console().print_json(data=device.stats())
+        terminal().print_json(data=device.stats())
     elif watch:
         with contextlib.suppress(KeyboardInterrupt):  # which is how it is ended
             _watch(device)
     else:
-        _console().print(_stats_table(device.stats()))
+        terminal().print(_stats_table(device.stats()))
     if reset:
         device.reset()
 
@@ -257,7 +257,7 @@ def _watch(device: LiveDevice) -> None:
     """The table again every second: in its place on a terminal, one after the other elsewhere."""
     from rich.live import Live
 
-    console = _console()
+    console = terminal()
     with Live(console=console, auto_refresh=False) as screen:
         while True:
             table = _stats_table(device.stats())
@@ -325,8 +325,4 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
 
 def _say(line: str) -> None:
     """A line as it is, however long."""
-    _console().print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-def _console() -> Console:
-    return Console()
+    terminal().print(line, soft_wrap=True, highlight=False, markup=False)

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from harness.commands.console import terminal
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,12 +30,12 @@ Name = Annotated[str, typer.Argument(help="the name under which the drive is cla
 @app.command("list")
 def list_() -> None:
     """Lists the drives of this machine, what occupies them, and what they could serve for."""
-    from harness.drives import roles
     from harness.drives.discovery import Machine, nvme_features
+    from harness.runs import roles
     from harness.units import format_bytes
 
     machine = Machine()
-    console = _console()
+    console = terminal(140)
     for drive in machine.drives:
         features = nvme_features(drive)
         kind = f"disk, {drive.rpm or 'unknown'} rpm" if drive.rotational else "flash"
@@ -69,7 +71,7 @@ def claim(
     from harness.units import format_bytes
 
     made = guard.plan_claim(name, drive)
-    console = _console()
+    console = terminal(140)
     _print_claim_plan(made, console)
     if plan:
         console.print(f"token of this plan: {made.token}", highlight=False)
@@ -91,7 +93,7 @@ def release(name: Name) -> None:
     from harness.drives import guard
 
     gone = guard.release(name)
-    _console().print(f"{name} ({gone.model}) is no longer claimed", highlight=False)
+    terminal(140).print(f"{name} ({gone.model}) is no longer claimed", highlight=False)
 
 
 @app.command()
@@ -108,7 +110,7 @@ def claims() -> None:
         except HarnessError as error:
             state = str(error)
         table.add_row(name, claim.model, claim.by_id, state)
-    _console().print(table)
+    terminal(140).print(table)
 
 
 @app.command()
@@ -129,7 +131,7 @@ def wear(
     for name, why in said.unsaid.items():
         table.add_row(name, "not told", why)
     table.add_row("write amplification", counters.since_new(said).waf_text, "its whole life")
-    _console().print(table, highlight=False)
+    terminal(140).print(table, highlight=False)
 
 
 @app.command()
@@ -144,7 +146,7 @@ def prepare(
     """Brings a claimed drive into a known state: erased, and, if asked for, worn in."""
     from harness.drives import capabilities, conditions, guard, preparation
 
-    console = _console()
+    console = terminal(140)
     drive = guard.check(name)
     target = guard.Part(drive)
     ways = preparation.ways(drive.node, target, capabilities.read(drive.node, drive.transport))
@@ -171,16 +173,15 @@ def prepare(
 @app.command()
 def expect() -> None:
     """What the device models say that each experiment writes on a drive, and how long it takes."""
-    from harness.drives import roles
     from harness.paths import find_project
-    from harness.runs import hardware_plan
+    from harness.runs import hardware_plan, roles
     from harness.units import format_bytes, format_seconds
 
     table = Table("experiment", "drive", "points", "writes", "takes", box=None)
     for row in hardware_plan.expectations(find_project(), roles.examples()).itertuples():
         written, time = format_bytes(float(row.written_bytes)), format_seconds(float(row.time_s))
         table.add_row(str(row.experiment), str(row.device), str(row.points), written, time)
-    _console().print(table)
+    terminal(140).print(table)
 
 
 def print_run_plan(
@@ -224,8 +225,3 @@ def _trim(*, trim: bool, queued: bool | None) -> str:
 
 def _known(answer: bool | None) -> str:
     return {True: "yes", False: "no", None: "not known"}[answer]
-
-
-def _console() -> Console:
-    """As wide as the terminal; wide enough for the tables where there is none."""
-    return Console(width=None if sys.stdout.isatty() else 140)

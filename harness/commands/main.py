@@ -9,10 +9,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from harness.commands import calibrate, device, hardware, probe
+from harness.commands.console import pairs, terminal
 from harness.errors import EXIT_CODE, HarnessError, Interrupted
 
 app = typer.Typer(
@@ -74,7 +74,7 @@ def list_() -> None:
     table.add_row("scales", ", ".join(f"{name} (SF {sf:g})" for name, sf in SCALES.items()))
     table.add_row("devices", ", ".join(list_profiles(profiles)))
     table.add_row("hosts", ", ".join(list_profiles(profiles / "hosts")))
-    _console().print(table)
+    terminal().print(table)
 
 
 @app.command()
@@ -127,17 +127,17 @@ def run(
 
     options = Options(
         scale=scale,
-        settings=_pairs(settings, "--set"),
-        devices=_pairs(device, "--device"),
-        overrides=_pairs(override, "--override"),
+        settings=pairs(settings, "--set"),
+        devices=pairs(device, "--device"),
+        overrides=pairs(override, "--override"),
         target=file,
-        drives=_pairs(drive, "--drive"),
-        journals=_pairs(journal, "--journal"),
+        drives=pairs(drive, "--drive"),
+        journals=pairs(journal, "--journal"),
         write_budget_bytes=parse_size_option(write_budget) if write_budget else 0,
-        queue=_pairs(queue, "--queue"),
+        queue=pairs(queue, "--queue"),
     )
     if plan:
-        hardware.print_run_plan(find_project(), experiment, tier, options, _console())
+        hardware.print_run_plan(find_project(), experiment, tier, options, terminal())
         return
     with open_session(find_project(), experiment, tier, options) as session:
         session.run()
@@ -147,13 +147,13 @@ def run(
 
 
 @app.command()
-def agreement(experiment: Annotated[str, typer.Argument()] = "grace_hash_join") -> None:
+def agreement(experiment: str) -> None:
     """Compares what was run on tier emulated with the simulation of the same points."""
     from harness.paths import find_project
     from harness.runs import agreement as agreements
 
     table = agreements.publish(find_project(), experiment)
-    goal = agreements.goal(experiment)
+    goal = agreements.of(experiment).goal_ratio
     shown = Table(
         "device", "what", "points", "median", "lowest", "highest", f"within {goal:.0%}", box=None
     )
@@ -161,10 +161,10 @@ def agreement(experiment: Annotated[str, typer.Argument()] = "grace_hash_join") 
         spread = (f"{row.median:.3f}", f"{row.lowest:.3f}", f"{row.highest:.3f}")
         share = f"{row.within_goal_ratio:.0%}"
         shown.add_row(str(row.device), str(row.what), str(row.points), *spread, share)
-    _console().print("emulated over simulated:", shown)
+    terminal().print("emulated over simulated:", shown)
     if "ios_differ" in table:
         differ = int(table.ios_differ.sum())
-        _console().print(f"{differ} of {int(table.ios_compared.sum()):,} I/O counts differ")
+        terminal().print(f"{differ} of {int(table.ios_compared.sum()):,} I/O counts differ")
 
 
 @app.command()
@@ -177,7 +177,7 @@ def data(scale: Annotated[str, typer.Argument(help="smoke, small or paper")]) ->
     project = find_project()
     inputs = join_inputs(project.raw, scale)
     matches, checksum = expected_join(project.raw, inputs)
-    _console().print(
+    terminal().print(
         f"{scale}: {len(inputs.orders):,} orders, {len(inputs.lineitem):,} lineitems, "
         f"{matches:,} matches, checksum {checksum:#018x}"
     )
@@ -201,19 +201,17 @@ def claims() -> None:
     from harness.paths import find_project
     from harness.runs import report
 
-    report.print_claims(find_project(), _console())
+    report.print_claims(find_project(), terminal())
 
 
 @app.command("report")
 def report_() -> None:
     """Writes the HTML report, prints the claims, and says where the report is."""
     from harness.paths import find_project
-    from harness.runs import report
+    from harness.runs import overview
 
-    project = find_project()
-    page = report.write(project)
-    report.print_claims(project, _console())
-    _console().print(f"report: {page}")
+    page = overview.make(find_project(), terminal())
+    terminal().print(f"report: {page}")
 
 
 @app.command("data-sheet")
@@ -254,7 +252,7 @@ def fit(
     _print_fit(fitted, drive, name)
     if write and fitted.converged:
         changed = data_sheet_fit.write_fit(find_project().profiles, name, fitted)
-        _console().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
+        terminal().print(f"written: {', '.join(changed) or 'nothing, all values stay'}")
     if not fitted.converged:
         raise typer.Exit(1)
 
@@ -271,9 +269,18 @@ def clean(
 
     cleaned = cleaning.clean(everything=everything)
     for line in cleaned.done or ([] if cleaned.failed else ["nothing was left behind"]):
-        _console().print(line, soft_wrap=True, highlight=False)
+        terminal().print(line, soft_wrap=True, highlight=False)
     if cleaned.failed:
         raise TargetError("; ".join(cleaned.failed))
+
+
+@app.command()
+def digests() -> None:
+    """Writes what each study's results depend on into data/code/, for DVC."""
+    from harness.paths import find_project
+    from harness.runs import code
+
+    code.publish(find_project())
 
 
 @app.command()
@@ -292,7 +299,7 @@ def doctor() -> None:
     """Says what each tier needs, what is missing here, and how to install it."""
     from harness.tiers import doctor as checks
 
-    checks.print_report(_console())
+    checks.print_report(terminal())
 
 
 @app.command()
@@ -300,27 +307,10 @@ def bench(
     only: Annotated[str, typer.Option(help="one group")] = "",
 ) -> None:
     """Measures the project's figures into build/bench.json."""
-    from harness import benchmarks as benches
+    from harness import benchmarks
     from harness.paths import find_project
 
-    benches.run(find_project(), only, _console())
-
-
-def _console() -> Console:
-    """As wide as the terminal; wide enough for the tables where there is none."""
-    return Console(width=None if sys.stdout.isatty() else 120)
-
-
-def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts or []:
-        name, separator, value = text.partition("=")
-        if not separator or not name or not value:
-            from harness.errors import BadParameter
-
-            raise BadParameter(f"{option} {text!r}: write it as NAME=VALUE")
-        pairs[name.strip()] = value.strip()
-    return pairs
+    benchmarks.run(find_project(), only, terminal())
 
 
 def _with_data_sheet(name: str) -> list[tuple[str, DeviceProfile]]:
@@ -353,7 +343,7 @@ def _print_data_sheet(figures: pd.DataFrame, name: str) -> None:
             if row["holds"]
             else f"[red]no[/] (within {row['tolerance_ratio']:.0%})",
         )
-    _console().print(table)
+    terminal().print(table)
 
 
 def _print_fit(fitted: Fitted, before: DeviceProfile, name: str) -> None:
@@ -370,7 +360,7 @@ def _print_fit(fitted: Fitted, before: DeviceProfile, name: str) -> None:
             f"{row['error_before']:+.2%}",
             f"{row['error_after']:+.2%}",
         )
-    _console().print(table)
+    terminal().print(table)
     if len(fitted.checks):
         _print_data_sheet(fitted.checks, "not used for the fit")
 
@@ -384,4 +374,4 @@ def _quantity(value: float, unit: str) -> str:
 def _print_verdicts(verdicts: pd.DataFrame, title: str) -> None:
     from harness.runs import report
 
-    report.print_verdicts(verdicts, title, _console())
+    report.print_verdicts(verdicts, title, terminal())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from harness.commands.console import terminal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ def list_() -> None:
     table = Table("probe", "records", "columns", box=None)
     for script in SCRIPTS.values():
         table.add_row(script.name, script.purpose, ", ".join(script.schema.names))
-    _console().print(table)
+    terminal().print(table)
 
 
 @app.command()
@@ -45,7 +45,7 @@ def record(
     from harness.units import parse_time
 
     limit_s = parse_time(duration) / 1e9 if duration else None
-    console = _console()
+    console = terminal()
     with Recorder(device, output, script) as recorder:
         if recorder.tracefs_mounted:
             console.print("mounted tracefs at /sys/kernel/tracing, it stays mounted")
@@ -80,7 +80,7 @@ def analyse(
         with plots.theme():
             drawn = plots.lba_over_time(analysis.addresses(trace), trace.stem)
         for path in plots.save(drawn, figure):
-            _console().print(f"written: {path}")
+            terminal().print(f"written: {path}")
 
 
 @app.command()
@@ -89,7 +89,7 @@ def check(trace: Trace) -> None:
     from harness.probes.recorder import check_file
 
     facts = check_file(trace)
-    _console().print(f"{trace}: {facts['rows']:,} rows of {facts['script']}, complete")
+    terminal().print(f"{trace}: {facts['rows']:,} rows of {facts['script']}, complete")
 
 
 def threading_timeout() -> float:
@@ -99,12 +99,8 @@ def threading_timeout() -> float:
     return threading.TIMEOUT_MAX
 
 
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 120)
-
-
 def _print(rows: pd.DataFrame, title: str) -> None:
     table = Table(*rows.columns, title=title, box=None)
     for row in rows.itertuples(index=False):
         table.add_row(*(f"{v:,.4g}" if isinstance(v, float) else str(v) for v in row))
-    _console().print(table)
+    terminal().print(table)

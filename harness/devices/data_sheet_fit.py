@@ -135,6 +135,11 @@ def write_values(folder: Path, name: str, values: Mapping[str, float]) -> list[s
     return changed
 
 
+def into_profile(name: str, values: Mapping[str, float]) -> Callable[[Path], list[str]]:
+    """The step that puts these values into a profile, given the profiles' folder."""
+    return lambda folder: write_values(folder, name, values)
+
+
 def format_value(profile: DeviceProfile, parameter: str) -> str:
     """A parameter's value for people: '10.53 us', '540 MB/s', '0.0454'."""
     value = getattr(profile.parameters, parameter)

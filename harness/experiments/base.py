@@ -1,10 +1,14 @@
-"""What an experiment is: a grid of points, the run of one point, figures of all results."""
+"""What an experiment is: a grid of points, the run of one point, figures of all results.
+
+And what else is known of a study: how its tiers agree, what is fitted, what drives are for.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,11 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.goals import Goal
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
     from pydantic import BaseModel
+    from rich.console import Console
 
+    from harness.paths import Project
     from harness.tiers.base import Bench
 
 Scalar = int | float | str | bool
@@ -75,19 +83,157 @@ class Results:
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-class Experiment(Protocol):
-    """One paper's experiment, or one of our own.
+RunPoint = Callable[[Point, Any, Any, Path], Measurement]
+"""(point, parameters, bench, folder of inputs) -> what it gave.
 
-    `code` names the modules that its results pass through besides its own, the tier and the core:
-    when they change, it runs again.
+Raises HarnessError; returns nothing that was not measured."""
+
+
+class Session(Protocol):
+    """One of the study's own sessions on a tier: what it would run, and what it has."""
+
+    bench: Any
+    parameters: Any
+    points: Sequence[Point]
+
+    def run(self) -> Results:
+        """Runs what the journal does not have."""
+        ...
+
+    @property
+    def results(self) -> Results:
+        """What the journal has."""
+        ...
+
+
+class Runs(Protocol):
+    """What a study's own tools are given: the checkout, its sessions, its claims' verdicts."""
+
+    @property
+    def project(self) -> Project:
+        """The checkout."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The study's."""
+        ...
+
+    def open(self, tier: str, **options: Any) -> AbstractContextManager[Session]:
+        """A session of the study on a tier; options as a user gives them. Raises HarnessError."""
+        ...
+
+    def published(self, tier: str) -> Results:
+        """What was published of it last on a tier, by whomever; empty if there is nothing."""
+        ...
+
+    def judge(self, results: Results) -> pd.DataFrame:
+        """Its claims and what these results say of them."""
+        ...
+
+    def compare(self, **options: Any) -> pd.DataFrame:
+        """Its agreement, of what was run on tier emulated. Raises BadParameter without one."""
+        ...
+
+    def host_name(self) -> str:
+        """The profile of the simulated tier's host in params.yaml."""
+        ...
+
+    def device_name(self, device: str) -> str:
+        """The profile that params.yaml names for a device of the simulated tier."""
+        ...
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The study's simulation beside its emulated run.
+
+    `compare` gives one row per emulated point: a column `device`, and NAME_emulated, NAME_simulated
+    and NAME_ratio for all that is compared. Raises BadParameter if nothing has been run.
+    `goal_ratio`: how near the tiers must be; 0.1 is ten percent.
+    """
+
+    compare: Callable[..., pd.DataFrame]
+    goal_ratio: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table of texts for a page, in the order of its columns."""
+
+    title: str
+    table: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What a calibration found: lines and tables for a page, results to be judged with a title, and
+    the step that puts the values into the profiles (given their folder) and says what changed.
+    """
+
+    says: Sequence[str | Shown]
+    write: Callable[[Path], list[str]]
+    judged: tuple[Results, str] | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What no document says of the paper's machine, fitted to a declared part of its numbers."""
+
+    summary: str
+    run: Callable[[Runs], Calibrated]
+
+
+Benchmark = Callable[[Runs, "Console"], Iterator[Goal]]
+"""A group of figures, measured one after the other; what takes long is said on the console."""
+
+
+@dataclass(frozen=True)
+class DriveRole:
+    """What a claimed drive could be in the study: `device` is the study's name for it.
+
+    `rotational`: a disk, or a flash drive. `with_fdp`: what a drive with flexible data placement
+    can do in addition, as words.
+    """
+
+    device: str
+    rotational: bool
+    min_bytes: int = 0
+    needs_trim: bool = False
+    with_fdp: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a point is expected to write to its drive, and how long its measured part takes."""
+
+    written_bytes: int
+    time_s: float
+
+
+class Experiment(Protocol):
+    """One paper's experiment, or one of our own: all that is known of it lies in its package.
+
+    `runs` has the function that runs a point on each tier; what its results depend on follows from
+    that function's imports (runs/code). What a study has not is empty or None.
     """
 
     name: str
     title: str
     notebook: str
     parameters: type[BaseModel]
-    tiers: tuple[str, ...]
-    code: tuple[str, ...]
+    runs: Mapping[str, RunPoint]
+
+    agreement: Agreement | None
+    calibration: Calibration | None
+    benchmarks: Mapping[str, Sequence[Benchmark]]
+    """By the name of their group in `make bench`, which is the study's unless it is about more."""
+    roles: Sequence[DriveRole]
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """On which it runs."""
+        ...
 
     def points(self, parameters: Any, bench: Bench) -> Sequence[Point]:
         """The grid, in a fixed order, without duplicates."""
@@ -102,7 +248,7 @@ class Experiment(Protocol):
         ...
 
     def run_point(self, point: Point, parameters: Any, bench: Bench, raw: Path) -> Measurement:
-        """Runs one point, with inputs cached in the folder `raw`.
+        """Runs one point on the bench's tier, with inputs cached in the folder `raw`.
 
         Raises HarnessError; returns nothing that was not measured.
         """
@@ -111,3 +257,55 @@ class Experiment(Protocol):
     def figures(self, results: Results) -> dict[str, Figure]:
         """Figures by name, of as many points as there are."""
         ...
+
+    def modelled(self, point: Point) -> Point:
+        """The point of the hardware tier as the simulated one can run it, for a plan."""
+        ...
+
+    def cost(self, point: Point, expected: Measurement) -> Cost:
+        """What the point will do to a real drive, where a model of it gave `expected`."""
+        ...
+
+    def published_cells(self, results: Results, project: Project) -> pd.DataFrame | None:
+        """Our cells beside the paper's, with errors; None where the paper has no such table."""
+        ...
+
+
+class Study:
+    """What most experiments have in common; a room need not say it again."""
+
+    runs: Mapping[str, RunPoint] = {}
+    agreement: Agreement | None = None
+    calibration: Calibration | None = None
+    benchmarks: Mapping[str, Sequence[Benchmark]] = {}
+    roles: Sequence[DriveRole] = ()
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """On which there is a way to run it."""
+        return tuple(self.runs)
+
+    def run_point(self, point: Point, parameters: Any, bench: Bench, raw: Path) -> Measurement:
+        """By the tier's way."""
+        return self.runs[bench.tier](point, parameters, bench, raw)
+
+    def input_digest(self, parameters: Any, raw: Path) -> str:
+        """Nothing besides parameters and code."""
+        del parameters, raw
+        return ""
+
+    def modelled(self, point: Point) -> Point:
+        """As it is."""
+        return point
+
+    def cost(self, point: Point, expected: Measurement) -> Cost:
+        """What the model's device was written, or its temporary files; the time that it took."""
+        del point
+        found = expected.metrics
+        written = found.get("device_write_bytes", found.get("temp_written_bytes", 0))
+        return Cost(int(written), float(found["elapsed_s"]))
+
+    def published_cells(self, results: Results, project: Project) -> pd.DataFrame | None:
+        """None."""
+        del results, project
+        return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,7 @@ from harness.drives import external_journal, fingerprint, guard
 from harness.drives.discovery import Drive
 from harness.drives.targets import Step
 from harness.errors import HarnessError
-from harness.experiments.base import Experiment, Measurement, Point, Scalar
-from harness.experiments.delayed_trim.grid import OWN
+from harness.experiments.base import Experiment, Measurement, Point
 from harness.paths import Project
 from harness.runs.session import Options, default_parameters, modelled, open_session
 from harness.system import filesystems
@@ -112,11 +111,13 @@ def _drive_plan(
             with suppress(_Enough):
                 experiment.run_point(point, parameters, bench, project.raw)
             try:
-                run = experiment.run_point(_as_modelled(point), parameters, models, project.raw)
+                run = experiment.run_point(
+                    experiment.modelled(point), parameters, models, project.raw
+                )
             except HarnessError as error:
                 measured = Step(f"measure (the model cannot say: {error})", (), 0, 0.0)
             else:
-                measured = _measured_part(experiment.name, point, run)
+                measured = _measured_part(experiment, point, run)
                 if bench.journal_steps:
                     measured, beside = _without_journal(measured, run)
                     bench.journal_steps.append(beside)
@@ -147,37 +148,10 @@ def _without_journal(measured: Step, run: Measurement) -> tuple[Step, Step]:
     return home, replace(measured, written_bytes=journal)
 
 
-def _as_modelled(point: Point) -> Point:
-    """A model has no TRIM policy of its own: it takes the ordinary one."""
-    if point.values.get("policy") != OWN:
-        return point
-    return Point({**point.values, "policy": "immediate"}, point.label, point.depends)
-
-
-def _measured_part(experiment: str, point: Point, run: Measurement) -> Step:
-    command = ("harness", "run", experiment, "#", point.label)
-    written, time_s = _written_bytes(point.values, run.metrics), _seconds(point.values, run.metrics)
-    return Step(_MEASURED, command, written, time_s)
-
-
-def _written_bytes(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> int:
-    """By the model's count; else what fio is told to write."""
-    for name in ("host_written_bytes", "device_write_bytes", "temp_written_bytes"):
-        if name in metrics:
-            return int(metrics[name])
-    in_time = float(values.get("writes_per_s", 0)) * float(values.get("duration_s", 0))
-    whole = int(values.get("written_bytes", 0)) or int(values.get("file_bytes", 0))
-    before = 2 * int(values.get("region_bytes", 0))
-    return whole + before + round(in_time * int(values.get("write_bytes", 0)))
-
-
-def _seconds(values: Mapping[str, Scalar], metrics: Mapping[str, Any]) -> float:
-    if "measured_s" in values:
-        return float(values["measured_s"]) + float(values["warm_up_s"])
-    if "elapsed_s" in metrics:
-        each = float(metrics["elapsed_s"]) + float(metrics.get("settle_s", 0.0))
-        return each * int(values.get("repetitions", 1))
-    return float(metrics.get("total_ms", 0.0)) / 1e3 + float(values.get("duration_s", 0.0))
+def _measured_part(experiment: Experiment, point: Point, run: Measurement) -> Step:
+    command = ("harness", "run", experiment.name, "#", point.label)
+    cost = experiment.cost(point, run)
+    return Step(_MEASURED, command, cost.written_bytes, cost.time_s)
 
 
 class _Enough(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,10 +13,9 @@ from rich.table import Table
 
 import harness
 from harness import experiments, tiers
-from harness.drives import fingerprint
 from harness.experiments.base import Results
 from harness.paths import Project
-from harness.runs import agreement, claims, notebooks
+from harness.runs import agreement, claims, notebooks, published
 from harness.system.files import write_atomically
 
 _STYLES: Final = {
@@ -28,22 +26,11 @@ _STYLES: Final = {
 }
 
 
-def published(project: Project, experiment: str, tier: str) -> Results:
-    """The published results of an experiment on a tier; empty if there are none."""
-    path = project.results / f"{experiment}.{tier}.csv"
-    if not path.is_file():
-        return Results(tier, pd.DataFrame(), {}, lambda _: None)
-    table = pd.read_csv(path, dtype={"point": str})
-    series = path.with_suffix(".series.json")
-    repeated = json.loads(series.read_text()) if series.is_file() else {}
-    return Results(tier, table, repeated, lambda _: None)
-
-
 def all_published(project: Project) -> Iterator[tuple[str, str, Results]]:
     """Paper, tier and results: for tiers with results, and for the simulated one in any case."""
     for name in claims.load(project):
         for tier in tiers.names():
-            results = published(project, name, tier)
+            results = published.results(project, name, tier)
             if tier == "simulated" or not results.table.empty:
                 yield name, tier, results
 
@@ -51,10 +38,12 @@ def all_published(project: Project) -> Iterator[tuple[str, str, Results]]:
 def print_claims(project: Project, console: Console) -> None:
     """One table per paper and tier, one row per claim."""
     for name, tier, results in all_published(project):
-        verdicts = claims.judge(project, name, results)
-        here = is_from_here(published_about(project, name, tier))
-        where = "" if here else " (the authors' machine; not run on this one)"
-        print_verdicts(verdicts, f"{name}, tier {tier}{where}", console)
+        print_verdicts(claims.judge(project, name, results), _title(project, name, tier), console)
+
+
+def _title(project: Project, name: str, tier: str) -> str:
+    here = published.is_from_here(published.about(project, name, tier))
+    return f"{name}, tier {tier}" + ("" if here else " (the authors' machine; not run on this one)")
 
 
 def print_judged(
@@ -131,8 +120,8 @@ def _paper(project: Project, name: str) -> dict[str, Any]:
 
 
 def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
-    results = published(project, name, tier)
-    about = published_about(project, name, tier)
+    results = published.results(project, name, tier)
+    about = published.about(project, name, tier)
     agreement = project.results / f"{name}.agreement.csv"
     variants = claims.judge_variants(project, name, results)
     figures = sorted((project.figures / name / tier).glob("*.svg"))
@@ -144,25 +133,9 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "variant_names": [v for v in variants.columns if v not in ("claim", "expected")],
         "figures": [(path.stem, _inline(path)) for path in figures],
         "about": about,
-        "elsewhere": not is_from_here(about),
+        "elsewhere": not published.is_from_here(about),
         "agreement": _agreement(agreement, name) if tier == "emulated" else [],
     }
-
-
-def published_about(project: Project, name: str, tier: str) -> dict[str, Any] | None:
-    """What the published results depend on; None if there are none."""
-    path = project.results / f"{name}.{tier}.about.json"
-    return json.loads(path.read_text()) if path.is_file() else None
-
-
-def is_from_here(about: dict[str, Any] | None) -> bool:
-    """Whether results were measured on this machine, or do not depend on one."""
-    machine = fingerprint.machine()
-    return all(
-        facts.get(name, value) == value
-        for facts in (about or {}).get("devices", {}).values()
-        for name, value in machine.items()
-    )
 
 
 def _agreement(path: Path, name: str) -> list[dict[str, Any]]:

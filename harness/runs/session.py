@@ -29,13 +29,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tqdm import tqdm
 
 import harness
-from harness import _core, experiments, plots, tiers
+from harness import experiments, plots, tiers
 from harness.devices.profiles import load_device
 from harness.drives import fingerprint
 from harness.errors import BadParameter, Interrupted, InvalidRun, TargetError
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.paths import Project
-from harness.runs import claims
+from harness.runs import claims, code
 from harness.runs.journal import Entry, Journal
 from harness.system.files import write_atomically
 from harness.tiers.base import Bench
@@ -44,7 +44,6 @@ from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
 _ATTEMPTS: Final = 4
-_CODE: Final = ("experiments/base.py", "tiers/base.py")
 
 
 class _BenchOptions(BaseModel):
@@ -217,7 +216,7 @@ class Session:
             "experiment": self.experiment.name,
             "tier": self.bench.tier,
             "package": harness.__version__,
-            "core": _core.version,
+            "code": self._code,
             "parameters": self.parameters.model_dump(mode="json"),
             "devices": devices,
         }
@@ -314,7 +313,7 @@ class Session:
             "values": dict(sorted(point.values.items())),
             "depends": dict(point.depends),
             "identity": dict(self._identity(str(device))),
-            "code": self._code_version,
+            "code": self._code,
             "input": self._input_digest,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -333,19 +332,9 @@ class Session:
         return self.experiment.input_digest(self.parameters, self.project.raw)
 
     @cached_property
-    def _code_version(self) -> str:
-        """Digest of the core and of the Python that a point's result passes through."""
-        package = Path(harness.__file__).parent
-        own = (package / "experiments" / self.experiment.name).glob("*.py")
-        named = (*_CODE, *self.experiment.code, f"tiers/{self.bench.tier}.py")
-        files = [package / name for name in named]
-        if self.bench.tier == "emulated":
-            files += sorted((package / "devices" / "live").glob("*.py"))
-        files += sorted(path for path in own if path.name != "figures.py")
-        digest = hashlib.sha256(_core.version.encode())
-        for path in files:
-            digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()
+    def _code(self) -> str:
+        """Digest of all the code that a point's result passes through."""
+        return code.run_of(self.experiment, self.bench.tier).digest()
 
     def _progress(self, already: int) -> tqdm[Any]:
         return tqdm(

@@ -14,7 +14,6 @@ from conftest import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.benchmarks.data_sheets import measure_data_sheets
 from harness.devices import data_sheet, data_sheet_fit
 from harness.devices.model import Device, Job
 from harness.devices.profiles import (
@@ -25,6 +24,7 @@ from harness.devices.profiles import (
     load_device,
 )
 from harness.errors import BadParameter, BadProfile
+from harness.experiments.device_models.data_sheets import measure_data_sheets
 from harness.paths import Project
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -264,7 +264,7 @@ def test_a_value_that_cannot_be_found_is_not_written(tmp_path: Path) -> None:
 
 def test_the_benchmark_says_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "harness.benchmarks.data_sheets.list_profiles", lambda _: ["samsung_980_1tb"]
+        "harness.experiments.device_models.data_sheets.list_profiles", lambda _: ["samsung_980_1tb"]
     )
     figures = list(measure_data_sheets(project))
     profile = load_device(project.profiles, "samsung_980_1tb")

@@ -14,10 +14,16 @@ from conftest import REPOSITORY
 
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point, Results
-from harness.experiments.delayed_trim import EXPERIMENT, calibrate, figures, grid, published
+from harness.experiments.delayed_trim import (
+    EXPERIMENT,
+    agreement,
+    calibrate,
+    figures,
+    grid,
+    published,
+)
 from harness.paths import Project
 from harness.runs import claims
-from harness.runs.agreement import delayed_trim as agreement
 from harness.tiers.simulated import SimulatedBench
 
 PROFILES = REPOSITORY / "hardware" / "profiles"

@@ -14,7 +14,7 @@ from harness.errors import BadParameter
 from harness.experiments.base import Point, Results
 from harness.experiments.device_models import grid
 from harness.paths import Project
-from harness.runs import claims
+from harness.runs import claims, code
 from harness.runs.session import Options, Session, open_session
 
 KINDS = {"waf", "hot_cold", "warm_up", "load", "trim", "disk_seek", "disk_queue"}
@@ -197,4 +197,5 @@ def run(session: Session, point: Point) -> None:
 
 def test_a_change_of_the_theory_runs_again(session: Session) -> None:
     """What a result passes through is part of its key."""
-    assert set(session.experiment.code) == {"devices/model.py", "devices/waf_theory.py"}
+    reached = code.run_of(session.experiment, "simulated").files
+    assert {"harness.devices.model", "harness.devices.waf_theory"} <= set(reached)

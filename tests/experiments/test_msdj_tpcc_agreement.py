@@ -6,9 +6,9 @@ import pytest
 from test_msdj_tpcc_model import bench
 from test_msdj_tpcc_model import values as point_values
 
+from harness.experiments.msdj_tpcc import agreement as msdj_tpcc
 from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.written import SHARES, TABLES
-from harness.runs.agreement import msdj_tpcc
 
 METRICS = {
     "host_written_bytes": 1000,

@@ -14,6 +14,7 @@ import yaml
 from conftest import REPOSITORY
 
 from harness.dbms import postgres
+from harness.devices.data_sheet_fit import write_values
 from harness.errors import BadParameter, BadProfile, MissingTool
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.trim_fallocate import (
@@ -311,9 +312,9 @@ def test_the_fitted_value_is_written_where_the_profile_says_fitted(tmp_path: Pat
     name = "crucial_mx500_250gb"
     path = tmp_path / f"{name}.yaml"
     path.write_text((PROFILES / path.name).read_text())
-    assert calibrate.write(tmp_path, name, 3_210_000) == ["trim_command_time"]
+    assert write_values(tmp_path, name, {calibrate.FITTED: 3_210_000}) == ["trim_command_time"]
     assert "trim_command_time: {value: 3.21 ms, fitted:" in path.read_text()
-    assert calibrate.write(tmp_path, name, 3_210_000) == []
+    assert write_values(tmp_path, name, {calibrate.FITTED: 3_210_000}) == []
     path.write_text(path.read_text().replace("3.21 ms, fitted:", "3.21 ms, prior:"))
     with pytest.raises(BadProfile, match="fitted"):
-        calibrate.write(tmp_path, name, 1_000_000)
+        write_values(tmp_path, name, {calibrate.FITTED: 1_000_000})

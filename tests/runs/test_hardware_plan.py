@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from harness import _core, experiments
-from harness.drives import guard, roles
+from harness.drives import guard
 from harness.errors import HarnessError, TargetError
 from harness.paths import find_project
-from harness.runs import hardware_plan
+from harness.runs import hardware_plan, roles
 from harness.runs.hardware_plan import DrivePlan
 from harness.runs.session import Options, default_parameters
 from harness.tiers.base import Cancel

@@ -15,6 +15,7 @@ from harness.devices.profiles import SsdProfile, load_device
 from harness.devices.scaling import scaled_to
 from harness.errors import BadParameter, InvalidRun
 from harness.experiments.base import Measurement, Point
+from harness.experiments.grace_hash_join.agreement import measured_host
 from harness.paths import Project
 from harness.probes import recorder
 from harness.runs import agreement
@@ -48,7 +49,7 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
     assert set(table.device) == {"hdd", "ssd"}
     assert (table.slowdown >= 1).all()
     assert (table.lateness_max_ns >= table.lateness_p50_ns).all()
-    compared = agreement.compare(checkout, "grace_hash_join", FEW)
+    compared = agreement.compare(checkout, "grace_hash_join", **FEW.model_dump(exclude_unset=True))
     assert len(compared) == len(table)
     assert (compared.ios_compared == 16).all()
     assert (compared.ios_differ == 0).all()
@@ -177,7 +178,7 @@ def test_a_scaled_drive_says_what_it_cannot_be() -> None:
 
 
 def test_the_measured_host_is_a_host(checkout: Project) -> None:
-    slow = agreement.grace_hash_join.measured_host(checkout, "smoke", 1.0)
+    slow = measured_host(checkout, "smoke", 1.0)
     with open_session(
         checkout, "grace_hash_join", "simulated", FEW.model_copy(update={"host": str(slow)})
     ) as session:

@@ -397,7 +397,10 @@ void bind_replay(nb::module_& m) {
 
 NB_MODULE(_core, m) {
   m.doc() = "The compiled core of the harness: device models, join engine, storage.";
-  m.attr("version") = FLASHLAB_CORE_VERSION;
+  // What it was built of, as JSON: see sources.py.
+  m.attr("sources") =
+#include "sources.inc"
+      ;
   nb::register_exception_translator(flashlab::translate);
   flashlab::bind::bind_devices(m);
   flashlab::bind_host(m);

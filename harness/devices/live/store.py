@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from harness import _core
 from harness.errors import DataFolderError, TargetError
+from harness.system import core_sources
 from harness.units import format_bytes
 
 _BEHIND_BYTES: Final = 64 << 20
@@ -158,7 +158,7 @@ def part_of(path: Path) -> Path:
 def save_state(path: Path, model: bytes, facts: dict[str, Any], store_fd: int) -> None:
     """Saves a model's state durably, and says in the store that it fits."""
     name = uuid4().hex
-    head = {**facts, "name": name, "core": _core.version, "crc": zlib.crc32(model)}
+    head = {**facts, "name": name, "core": core_sources.version(), "crc": zlib.crc32(model)}
     part = part_of(path)
     try:
         with part.open("wb") as file:
@@ -194,7 +194,7 @@ def load_state(path: Path, facts: dict[str, Any], store_fd: int) -> bytes:
             f"{path} is damaged, its checksum is wrong: delete it to go on with a model that knows "
             "nothing of the data"
         )
-    if head.get("core") != _core.version:
+    if head.get("core") != core_sources.version():
         raise TargetError(
             f"{path} was saved by another version of the models: delete it to go on with a model "
             "that knows nothing of the data"

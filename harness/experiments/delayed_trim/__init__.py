@@ -8,26 +8,31 @@ work can be made shorter. The tables, figure 2 and the latencies run on a live d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from matplotlib.figure import Figure
 
-from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.base import Cost, DriveRole, Measurement, Point, Results, Study
 from harness.experiments.delayed_trim import figures, grid, model, real
+from harness.experiments.delayed_trim.agreement import AGREEMENT
+from harness.experiments.delayed_trim.benchmarks import BENCHMARKS
+from harness.experiments.delayed_trim.calibrate import CALIBRATION
 from harness.tiers.base import Bench
-from harness.tiers.simulated import SimulatedBench
 
 
-class DelayedTrim:
+class DelayedTrim(Study):
     """The experiment."""
 
     name = "delayed_trim"
     title = "Delayed TRIM in an OpenSSD FTL"
     notebook = "50_delayed_trim.ipynb"
     parameters = grid.Parameters
-    tiers = ("simulated", "emulated", "hardware")
-    code = ("devices/model.py", "workloads/fio.py")
+    runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
+    agreement = AGREEMENT
+    calibration = CALIBRATION
+    benchmarks = BENCHMARKS
+    roles = (DriveRole("ssd", rotational=False, needs_trim=True),)
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """Every setting that a figure or a claim needs, each once."""
@@ -38,19 +43,21 @@ class DelayedTrim:
         del parameters
         return real.needed_bytes(point.values) if point.values["kind"] in real.KINDS else 0
 
-    def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
-        """There are no inputs."""
-        del parameters, raw
-        return ""
+    def modelled(self, point: Point) -> Point:
+        """A model has no TRIM policy of its own: it takes the ordinary one."""
+        if point.values["policy"] != grid.OWN:
+            return point
+        return Point({**point.values, "policy": "immediate"}, point.label, point.depends)
 
-    def run_point(
-        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
-    ) -> Measurement:
-        """One drive through one kind of experiment."""
-        del parameters, raw
-        if isinstance(bench, SimulatedBench):
-            return model.run_point(point.values, bench)
-        return real.run_point(point.values, bench)
+    def cost(self, point: Point, expected: Measurement) -> Cost:
+        """What fio is told to write, and how long it takes."""
+        v = point.values
+        duration_s = float(v.get("duration_s", 0))
+        in_time = float(v.get("writes_per_s", 0)) * duration_s * int(v.get("write_bytes", 0))
+        whole = int(v.get("written_bytes", 0)) or int(v.get("file_bytes", 0))
+        before = 2 * int(v.get("region_bytes", 0))
+        time_s = float(expected.metrics.get("total_ms", 0.0)) / 1e3 + duration_s
+        return Cost(whole + before + round(in_time), time_s)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """One figure for each kind of point that there are results of."""

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from harness.devices import data_sheet_fit
+from harness.devices.data_sheet_fit import into_profile
 from harness.errors import BadParameter
-from harness.experiments.base import Point, Results
+from harness.experiments.base import Calibrated, Calibration, Point, Results, Runs
 from harness.experiments.delayed_trim import grid, model, published
 from harness.experiments.delayed_trim.grid import Parameters
 from harness.tiers.simulated import SimulatedBench
@@ -28,7 +28,7 @@ _PARTS: Final = ("command", "range", "buffer", "map")
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Fit:
     """`values`: the profile's parameters in ns. `results`: table 2 and figure 2 with them.
 
     `cells`: what they are compared with; one row per published cell with metric, unit_bytes, value,
@@ -40,7 +40,7 @@ class Calibration:
     results: Results
 
 
-def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Calibration:
+def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Fit:
     """Solves the three numbers, and runs the model with them.
 
     Raises BadParameter if the cells allow none, or the grid lacks table 2.
@@ -55,12 +55,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
     slice_ns = profile.trim_buffer_time.value + profile.trim_map_time.value  # type: ignore[union-attr]
     values = _solved(seen, shape, slice_bytes, float(slice_ns))
     results = _run(parameters, bench, values)
-    return Calibration(values, _beside(cells, results.table), results)
-
-
-def write(folder: Path, profile: str, values: Mapping[str, float]) -> list[str]:
-    """Puts the values into the board's profile; returns what changed. Raises BadProfile."""
-    return data_sheet_fit.write_values(folder, profile, values)
+    return Fit(values, _beside(cells, results.table), results)
 
 
 def _solved(
@@ -108,3 +103,21 @@ def _beside(cells: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     ]
     columns = ["metric", "unit_bytes", "value", "fitted"]
     return cells[columns].assign(model=found).reset_index(drop=True)
+
+
+def run(runs: Runs) -> Calibrated:
+    """The fit on the simulated tier as params.yaml has it, for `harness calibrate`."""
+    with runs.open("simulated") as session:
+        found = calibrate(session.parameters, session.bench, runs.project.published)
+    times = [f"{name}: {value_ns / 1e3:g} us" for name, value_ns in found.values.items()]
+    cells = [
+        f"{row.metric}, {row.unit_bytes >> 10} KiB: paper {row.value:.4f}, model {row.model:.4f}, "
+        f"off by {100 * (row.model - row.value):+.2f} points "
+        f"({'seen by the fit' if row.fitted else 'not seen'})"
+        for row in found.cells.itertuples()
+    ]
+    write = into_profile(runs.device_name(DEVICE), found.values)
+    return Calibrated([*times, *cells], write)
+
+
+CALIBRATION: Final = Calibration("Fits a TRIM's parts to the paper's table 2 and figure 2.", run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from harness.devices.model import Device, Job, Run, waf_of
 from harness.devices.profiles import SsdProfile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Scalar
-from harness.experiments.delayed_trim.grid import BLOCK_BYTES
+from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.delayed_trim.grid import BLOCK_BYTES, Parameters
 from harness.tiers.base import Bench
 from harness.tiers.simulated import SimulatedBench
 
@@ -32,10 +33,16 @@ _Make = Callable[..., Device]
 """Gives a new drive of the point's policy; takes parameters to be replaced in its profile."""
 
 
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """One new drive through one kind of experiment."""
+    del parameters, raw
+    return run_point(point.values, bench)
+
+
 def run_point(
     values: Mapping[str, Scalar], bench: Bench, overrides: Mapping[str, str] | None = None
 ) -> Measurement:
-    """See DelayedTrim.run_point. `overrides`: of the drive's profile.
+    """See `run`. `overrides`: of the drive's profile.
 
     Raises BadParameter for a tier without models.
     """

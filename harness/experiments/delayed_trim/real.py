@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import BadParameter, TargetError
-from harness.experiments.base import Measurement, Scalar
-from harness.experiments.delayed_trim.grid import OWN
+from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.delayed_trim.grid import OWN, Parameters
 from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
 from harness.tiers.base import Bench
 from harness.tiers.emulated import EmulatedDevice
@@ -42,6 +42,12 @@ def needed_bytes(values: Mapping[str, Scalar]) -> int:
     if values["kind"] == "tails":
         return 2 * int(values["region_bytes"])
     return int(values["written_bytes" if values["kind"] == "table1" else "file_bytes"])
+
+
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """One drive through one kind of experiment."""
+    del parameters, raw
+    return run_point(point.values, bench)
 
 
 def run_point(values: Mapping[str, Scalar], bench: Bench) -> Measurement:

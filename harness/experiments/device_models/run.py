@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.device_models import amplification, disk, latency
+from harness.experiments.device_models.grid import Parameters
 from harness.tiers.base import Bench
 from harness.tiers.simulated import SimulatedBench
 
@@ -22,8 +24,9 @@ _KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], SimulatedBench], Measure
 }
 
 
-def run_point(point: Point, bench: Bench) -> Measurement:
-    """See DeviceModels.run_point."""
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """A new model through one experiment. Raises BadParameter for a drive of another kind."""
+    del parameters, raw
     if not isinstance(bench, SimulatedBench):
         raise BadParameter("device_models: only tier simulated has models")
     return _KINDS[str(point.values["kind"])](point.values, bench)

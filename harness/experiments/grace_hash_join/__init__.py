@@ -8,25 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from matplotlib.figure import Figure
 
-from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.base import DriveRole, Point, Results, Study
 from harness.experiments.grace_hash_join import figures, grid, run
+from harness.experiments.grace_hash_join.agreement import AGREEMENT
+from harness.experiments.grace_hash_join.benchmarks import BENCHMARKS
 from harness.tiers.base import Bench
 from harness.workloads.tpch import join_inputs
 
 
-class GraceHashJoin:
+class GraceHashJoin(Study):
     """The experiment."""
 
     name = "grace_hash_join"
     title = "Grace hash join on HDD and SSD"
     notebook = "10_grace_hash_join.ipynb"
     parameters = grid.Parameters
-    tiers = ("simulated", "emulated", "hardware")
-    code = ("workloads/tpch.py",)
+    runs = MappingProxyType(
+        {
+            "simulated": run.run_point,
+            "emulated": run.run_point,
+            "hardware": run.run_point,
+        }
+    )
+    agreement = AGREEMENT
+    benchmarks = BENCHMARKS
+    roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """Every combination that a figure, a claim or a variant needs, each once."""
@@ -40,12 +51,6 @@ class GraceHashJoin:
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """Digest of the TPC-H records."""
         return join_inputs(raw, parameters.scale).digest
-
-    def run_point(
-        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
-    ) -> Measurement:
-        """One join per user, side by side. Raises DataCorrupted if any result is wrong."""
-        return run.run_point(point, parameters, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's three figures, where the time goes, and what the variants change."""

@@ -8,44 +8,24 @@ twelve consistency conditions of TPC-C are checked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from matplotlib.figure import Figure
 
-from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.base import Point, Results, Study
 from harness.experiments.msdj_crashes import figures, grid, real
 from harness.tiers.base import Bench
-from harness.tiers.emulated import EmulatedBench
 
 
-class MsdjCrashes:
+class MsdjCrashes(Study):
     """The experiment."""
 
     name = "msdj_crashes"
     title = "Power cuts under TPC-C: doublewrite buffer or data journal"
     notebook = "40_msdj_tpcc.ipynb"
     parameters = grid.Parameters
-    tiers = ("emulated",)
-    code = (
-        "dbms/innodb.py",
-        "dbms/mysql.py",
-        "dbms/page_writes.py",
-        "dbms/private.py",
-        "system/filesystems.py",
-        "probes/recorder.py",
-        "probes/scripts.py",
-        "probes/scripts/page_commits.bt",
-        "workloads/tpcc/client.py",
-        "workloads/tpcc/consistency.py",
-        "workloads/tpcc/driver.py",
-        "workloads/tpcc/inputs.py",
-        "workloads/tpcc/loading.py",
-        "workloads/tpcc/population.py",
-        "workloads/tpcc/procedures.sql",
-        "workloads/tpcc/scale.py",
-        "workloads/tpcc/schema.sql",
-    )
+    runs = MappingProxyType({"emulated": real.run})
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """Batches of cuts for each mode."""
@@ -55,19 +35,6 @@ class MsdjCrashes:
         """The whole drive."""
         del parameters
         return int(point.values["device_bytes"])
-
-    def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
-        """The database is loaded anew for each batch, from its seed."""
-        del parameters, raw
-        return ""
-
-    def run_point(
-        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
-    ) -> Measurement:
-        """A batch of cuts of one mode."""
-        del parameters
-        assert isinstance(bench, EmulatedBench)
-        return real.run_point(point.values, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """What was damaged, and what was seen on the way."""

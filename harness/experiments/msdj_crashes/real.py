@@ -32,12 +32,14 @@ from harness.dbms.page_writes import PageWrites
 from harness.devices.live import LiveDevice
 from harness.devices.profiles import NamedRange
 from harness.errors import HarnessError, Interrupted, InvalidRun, ServerError, TargetError
-from harness.experiments.base import Measurement, Scalar
+from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.msdj_crashes import outcomes
+from harness.experiments.msdj_crashes.grid import Parameters
 from harness.experiments.msdj_crashes.markers import Markers, create
 from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
+from harness.tiers.base import Bench
 from harness.tiers.emulated import EmulatedBench
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute
@@ -60,6 +62,13 @@ _UNENDING_S: Final = 600.0
 _START_LIMIT_S: Final = 60.0
 _LOOK_S: Final = 0.05
 _DATA: Final = "data"
+
+
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """A batch of cuts of one mode."""
+    del parameters
+    assert isinstance(bench, EmulatedBench)
+    return run_point(point.values, bench, raw)
 
 
 def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> Measurement:

@@ -7,46 +7,39 @@ aged first; the simulated tier runs a model of InnoDB, ext4, JBD2 and drive at f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from matplotlib.figure import Figure
 
 from harness.dbms import page_writes
-from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.base import Cost, DriveRole, Measurement, Point, Results, Study
 from harness.experiments.msdj_tpcc import figures, grid, model, real
+from harness.experiments.msdj_tpcc.agreement import AGREEMENT
+from harness.experiments.msdj_tpcc.benchmarks import BENCHMARKS
+from harness.experiments.msdj_tpcc.calibrate import CALIBRATION
 from harness.tiers.base import Bench
 from harness.tiers.hardware import HardwareBench
-from harness.tiers.simulated import SimulatedBench
 
 
-class MsdjTpcc:
+class MsdjTpcc(Study):
     """The experiment."""
 
     name = "msdj_tpcc"
     title = "TPC-C on a multi-streamed data journal"
     notebook = "40_msdj_tpcc.ipynb"
     parameters = grid.Parameters
-    tiers = ("simulated", "emulated", "hardware")
-    code = (
-        "dbms/innodb.py",
-        "dbms/mysql.py",
-        "dbms/page_writes.py",
-        "dbms/private.py",
-        "dbms/server_memory.py",
-        "dbms/watched.py",
-        "devices/write_shares.py",
-        "probes/places.py",
-        "workloads/ageing.py",
-        "workloads/tpcc/client.py",
-        "workloads/tpcc/driver.py",
-        "workloads/tpcc/inputs.py",
-        "workloads/tpcc/keys.sql",
-        "workloads/tpcc/loading.py",
-        "workloads/tpcc/population.py",
-        "workloads/tpcc/procedures.sql",
-        "workloads/tpcc/scale.py",
-        "workloads/tpcc/schema.sql",
+    runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
+    agreement = AGREEMENT
+    calibration = CALIBRATION
+    benchmarks = BENCHMARKS
+    roles = (
+        DriveRole(
+            "ssd",
+            rotational=False,
+            min_bytes=4 << 30,
+            with_fdp=", with the journal on a second FDP namespace (hardware/msdj)",
+        ),
     )
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
@@ -66,20 +59,11 @@ class MsdjTpcc:
         del parameters
         return real.needed_bytes(point.values)
 
-    def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
-        """The database is made by rules that are in the code."""
-        del parameters, raw
-        return ""
-
-    def run_point(
-        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
-    ) -> Measurement:
-        """One mode with one journal: ageing, load, warm-up, and the measured interval."""
-        variant = parameters.variants.get(str(point.values["variant"]))
-        overrides = variant.overrides if variant else {}
-        if isinstance(bench, SimulatedBench):
-            return model.run_point(point.values, overrides, bench)
-        return real.run_point(point.values, bench, raw, overrides)
+    def cost(self, point: Point, expected: Measurement) -> Cost:
+        """What the model's host wrote; the intervals are given."""
+        v = point.values
+        time_s = float(v["measured_s"]) + float(v["warm_up_s"])
+        return Cost(int(expected.metrics["host_written_bytes"]), time_s)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figures, beside its claims."""

@@ -15,9 +15,9 @@ from typing import Final
 import pandas as pd
 from scipy.optimize import brentq
 
-from harness.devices import data_sheet_fit
+from harness.devices.data_sheet_fit import into_profile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.base import Calibrated, Calibration, Measurement, Point, Results, Runs
 from harness.experiments.msdj_tpcc import grid, model, published
 from harness.experiments.msdj_tpcc.grid import Parameters
 from harness.tiers.simulated import SimulatedBench
@@ -31,7 +31,7 @@ _CLOSE: Final = 0.001
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Fit:
     """`overprovision_ratio` gives `waf_ratio`, where the paper has `paper_waf_ratio`.
 
     `results`: every cell of the paper's grid with it, after `evaluations` runs of the fitted one.
@@ -44,7 +44,7 @@ class Calibration:
     results: Results
 
 
-def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Calibration:
+def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Fit:
     """Solves the parameter within its range.
 
     Raises BadParameter if the cell cannot be had in it, or the grid lacks it.
@@ -71,12 +71,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
     found = float(runs[cells.index(cell)].metrics["waf_ratio"])
     series = {point.id: run.series for point, run in zip(cells, runs, strict=True)}
     results = Results(bench.tier, table, series, lambda _: None)
-    return Calibration(ratio, found, wanted, evaluations, results)
-
-
-def write(folder: Path, profile: str, overprovision_ratio: float) -> list[str]:
-    """Puts the value into the drive's profile; returns what changed. Raises BadProfile."""
-    return data_sheet_fit.write_values(folder, profile, {FITTED: overprovision_ratio})
+    return Fit(ratio, found, wanted, evaluations, results)
 
 
 def _cell(cells: Sequence[Point], parameters: Parameters) -> Point:
@@ -94,3 +89,23 @@ def _cell(cells: Sequence[Point], parameters: Parameters) -> Point:
 
 def _run(point: Point, bench: SimulatedBench, overprovision_ratio: float) -> Measurement:
     return model.run_point(point.values, {FITTED: str(overprovision_ratio)}, bench)
+
+
+def run(runs: Runs) -> Calibrated:
+    """The fit on the simulated tier as params.yaml has it, for `harness calibrate`."""
+    with runs.open("simulated") as session:
+        found = calibrate(session.parameters, session.bench, runs.project.published)
+    said = (
+        f"{FITTED} of {DEVICE}: {found.overprovision_ratio:g} gives a WAF of "
+        f"{found.waf_ratio:.3f}, the paper has {found.paper_waf_ratio:.3f} "
+        f"({found.evaluations} runs)"
+    )
+    title = "table 1's cell of DJ was seen by the fit, all others are predictions"
+    return Calibrated(
+        [said],
+        into_profile(runs.device_name(DEVICE), {FITTED: found.overprovision_ratio}),
+        (found.results, title),
+    )
+
+
+CALIBRATION: Final = Calibration("Fits the drive's spare area to one cell of the paper.", run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -109,6 +109,11 @@ class Parameters(BaseModel):
     filled_ratio: float = Field(0.0, ge=0, le=1)
     seeds: list[int] = Field(default=[1], min_length=1)
     variants: dict[str, Variant] = {}
+
+    def overrides(self, point: Point) -> Mapping[str, str]:
+        """Profile parameters of the point's variant."""
+        variant = self.variants.get(str(point.values["variant"]))
+        return variant.overrides if variant else {}
 
     @property
     def ratio(self) -> float:

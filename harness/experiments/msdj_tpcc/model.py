@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +20,9 @@ from harness.dbms import page_writes
 from harness.devices import scaling
 from harness.devices.profiles import Innodb, SsdProfile
 from harness.errors import BadParameter, UnknownName
-from harness.experiments.base import Measurement, Scalar
+from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.msdj_tpcc import written
+from harness.experiments.msdj_tpcc.grid import Parameters
 from harness.tiers.simulated import SimulatedBench, SimulatedMachine
 from harness.workloads.tpcc.inputs import KINDS
 
@@ -50,6 +52,12 @@ _JOURNAL_STREAM: Final = 1
 _LEAST_PAGE_CACHE_BYTES: Final = 1 << 20
 
 _APART: Final = ("journal", "doublewrite", "redo")
+
+
+def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
+    """One mode with one journal: ageing, load, warm-up, and the measured interval."""
+    del raw
+    return run_point(point.values, parameters.overrides(point), bench)
 
 
 def run_point(

@@ -34,8 +34,9 @@ from harness.devices.model import waf_of
 from harness.devices.profiles import NamedRange
 from harness.devices.write_shares import Sampler, Writes
 from harness.errors import BadParameter, DataCorrupted, InvalidRun, TargetError, TraceIncomplete
-from harness.experiments.base import Measurement, Scalar
+from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.msdj_tpcc import written
+from harness.experiments.msdj_tpcc.grid import Parameters
 from harness.experiments.msdj_tpcc.written import Layout
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
@@ -95,6 +96,11 @@ def _drive_bytes(values: Mapping[str, Scalar]) -> int:
         return size
     data = 2 * int(values["warehouses"]) * _WAREHOUSE_BYTES
     return data + int(values["journal_bytes"]) + int(values["redo_bytes"]) + _SYSTEM_BYTES
+
+
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """One mode with one journal: ageing, load, warm-up, and the measured interval."""
+    return run_point(point.values, bench, raw, parameters.overrides(point))
 
 
 def run_point(

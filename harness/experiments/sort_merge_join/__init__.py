@@ -7,32 +7,33 @@ tier runs a model of its external sort at the paper's full size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
+import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.experiments.base import Measurement, Point, Results
-from harness.experiments.sort_merge_join import figures, grid, model, real
+from harness.experiments.base import DriveRole, Point, Results, Study
+from harness.experiments.sort_merge_join import figures, grid, model, published, real
+from harness.experiments.sort_merge_join.agreement import AGREEMENT
+from harness.experiments.sort_merge_join.benchmarks import BENCHMARKS
+from harness.experiments.sort_merge_join.calibrate import CALIBRATION
+from harness.paths import Project
 from harness.tiers.base import Bench
-from harness.tiers.simulated import SimulatedBench
 
 
-class SortMergeJoin:
+class SortMergeJoin(Study):
     """The experiment."""
 
     name = "sort_merge_join"
     title = "PostgreSQL's sort-merge join, temp tablespace on HDD and SSD"
     notebook = "20_sort_merge_join.ipynb"
     parameters = grid.Parameters
-    tiers = ("simulated", "emulated", "hardware")
-    code = (
-        "dbms/postgres.py",
-        "dbms/private.py",
-        "dbms/server_memory.py",
-        "dbms/watched.py",
-        "workloads/tpch_tables.py",
-    )
+    runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
+    agreement = AGREEMENT
+    calibration = CALIBRATION
+    benchmarks = BENCHMARKS
+    roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's grid, and the what-ifs of the simulated tier."""
@@ -43,22 +44,15 @@ class SortMergeJoin:
         del parameters
         return real.needed_bytes(point.values)
 
-    def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
-        """The simulated tables are numbers in the parameters; real ones are made from TPC-H."""
-        del parameters, raw
-        return ""
-
-    def run_point(
-        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
-    ) -> Measurement:
-        """All clients once, side by side."""
-        if isinstance(bench, SimulatedBench):
-            return model.run_point(point, parameters, bench)
-        return real.run_point(point.values, bench, raw)
-
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figure, beside its numbers, and what the variants change."""
         return figures.draw(results)
+
+    def published_cells(self, results: Results, project: Project) -> pd.DataFrame:
+        """Times in s by device, clients and work_mem, beside tables 3 to 6."""
+        seen = published.calibration(project.params)
+        cells = published.beside(results.table, project.published, seen)
+        return cells.set_index(["device", "clients", "work_mem_mb"])
 
 
 EXPERIMENT: Final = SortMergeJoin()

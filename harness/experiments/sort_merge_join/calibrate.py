@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from harness.errors import BadParameter, BadProfile
-from harness.experiments.base import Point
+from harness.experiments.base import Calibrated, Calibration, Point, Runs, Shown
 from harness.experiments.sort_merge_join import grid, model, published
 from harness.experiments.sort_merge_join.grid import Parameters
 from harness.tiers.simulated import SimulatedBench
@@ -49,7 +49,7 @@ _EVALUATIONS: Final = 4
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Fit:
     """The fitted values, by parameter, and what came of them.
 
     `values`: s, bytes/s or a ratio; `cells`: as `published.beside`, of all cells on file;
@@ -66,7 +66,7 @@ class Calibration:
         return {name: float(others[f"{name}_error"].abs().median()) for name in published.TIMES}
 
 
-def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Calibration:
+def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Fit:
     """Solves the parameters of the bench's host. Raises BadParameter if there are no cells to see.
 
     Uses fewer parameters than times: refuses otherwise.
@@ -119,7 +119,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
             for point, row in zip(known, _run(known, parameters, bench, values), strict=True)
         ]
     )
-    return Calibration(
+    return Fit(
         values, published.beside(table, published_folder, parameters.calibration), found.nfev
     )
 
@@ -212,3 +212,45 @@ def format_value(name: str, value: float) -> str:
     if name == "memory":
         return f"{float(f'{value / 1e6:.3g}'):g} MB"
     return f"{value:.3g}"
+
+
+def run(runs: Runs) -> Calibrated:
+    """The fit on the simulated tier as params.yaml has it, for `harness calibrate`."""
+    with runs.open("simulated") as session:
+        found = calibrate(session.parameters, session.bench, runs.project.published)
+    values = [(name, format_value(name, value)) for name, value in found.values.items()]
+    errors = [
+        f"held out, median error of {name}: {error:.1%}"
+        for name, error in found.held_out_errors().items()
+    ]
+    host = runs.host_name()
+    return Calibrated(
+        [
+            Shown(
+                f"{found.evaluations} evaluations",
+                pd.DataFrame(values, columns=["parameter", "value"]),
+            ),
+            Shown("", _as_texts(found.cells)),
+            *errors,
+        ],
+        lambda profiles: write(profiles, host, found.values),
+    )
+
+
+def _as_texts(cells: pd.DataFrame) -> pd.DataFrame:
+    rows = [
+        (
+            row["device"],
+            str(row["clients"]),
+            f"{row['work_mem_mb']} MB",
+            *(f"{row[name]:.0f} ({row[f'{name}_error']:+.0%})" for name in published.TIMES),
+            "yes" if row["fitted"] else "",
+        )
+        for row in cells.to_dict("records")
+    ]
+    return pd.DataFrame(rows, columns=["device", "clients", "work_mem", *published.TIMES, "fitted"])
+
+
+CALIBRATION: Final = Calibration(
+    "Fits the sort-merge join's machine to 8 of the paper's 24 cells.", run
+)

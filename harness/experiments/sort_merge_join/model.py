@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from harness import _core
@@ -62,13 +63,19 @@ def _relation(tables: Tables, heap_bytes: int, size_ratio: float) -> Relation:
     )
 
 
+def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
+    """All clients once, side by side."""
+    del raw
+    return run_point(point, parameters, bench)
+
+
 def run_point(
     point: Point,
     parameters: Parameters,
     bench: SimulatedBench,
     overrides: Mapping[str, str] | None = None,
 ) -> Measurement:
-    """See SortMergeJoin.run_point. `overrides`: profile parameters, below the variant's."""
+    """See `run`. `overrides`: profile parameters, below the variant's."""
     v = point.values
     if parameters.tables is None:
         raise BadParameter("sort_merge_join: the simulated tier needs `tables`")

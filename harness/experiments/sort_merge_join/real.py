@@ -29,9 +29,10 @@ from harness.dbms import postgres, server_memory
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.errors import DataCorrupted, ServerError
-from harness.experiments.base import Measurement, Scalar
+from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
+from harness.experiments.sort_merge_join.grid import Parameters
 from harness.probes import analysis
 from harness.tiers.base import Bench, Device
 from harness.workloads import tpch_tables
@@ -78,6 +79,12 @@ def needed_bytes(values: Mapping[str, Scalar]) -> int:
     pair = tpch_tables.LARGE_BYTES * 1.1 * float(values["size_ratio_to_paper"])
     room = round(_FILE_SYSTEM_SPARE * pair * int(values["clients"]))
     return max(room, _LEAST_FILE_SYSTEM_BYTES) // 4096 * 4096
+
+
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """All clients once, side by side."""
+    del parameters
+    return run_point(point.values, bench, raw)
 
 
 def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:

@@ -8,34 +8,31 @@ the paper's full size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from matplotlib.figure import Figure
 
-from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.base import Cost, DriveRole, Measurement, Point, Results, Study
 from harness.experiments.trim_fallocate import figures, grid, model, real
+from harness.experiments.trim_fallocate.agreement import AGREEMENT
+from harness.experiments.trim_fallocate.benchmarks import BENCHMARKS
+from harness.experiments.trim_fallocate.calibrate import CALIBRATION
 from harness.tiers.base import Bench
-from harness.tiers.simulated import SimulatedBench
 
 
-class TrimFallocate:
+class TrimFallocate(Study):
     """The experiment."""
 
     name = "trim_fallocate"
     title = "TRIM x fallocate under PostgreSQL's hash join"
     notebook = "30_trim_fallocate_matrix.ipynb"
     parameters = grid.Parameters
-    tiers = ("simulated", "emulated", "hardware")
-    code = (
-        "dbms/postgres.py",
-        "dbms/private.py",
-        "dbms/server_memory.py",
-        "dbms/temp_files.py",
-        "dbms/watched.py",
-        "probes/extents.py",
-        "workloads/tpch_tables.py",
-    )
+    runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
+    agreement = AGREEMENT
+    calibration = CALIBRATION
+    benchmarks = BENCHMARKS
+    roles = (DriveRole("ssd", rotational=False, min_bytes=5 << 30, needs_trim=True),)
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The matrix on every drive, and the variants."""
@@ -46,19 +43,11 @@ class TrimFallocate:
         del parameters
         return real.needed_bytes(point.values)
 
-    def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
-        """The simulated tables are numbers in the code; real ones are made from TPC-H."""
-        del parameters, raw
-        return ""
-
-    def run_point(
-        self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
-    ) -> Measurement:
-        """All repetitions of one cell, on one drive and one file system."""
-        if isinstance(bench, SimulatedBench):
-            variant = parameters.variants.get(str(point.values["variant"]))
-            return model.run_point(point.values, variant.overrides if variant else {}, bench)
-        return real.run_point(point.values, bench, raw)
+    def cost(self, point: Point, expected: Measurement) -> Cost:
+        """All repetitions, and the pauses between them."""
+        once = super().cost(point, expected)
+        each_s = once.time_s + float(expected.metrics.get("settle_s", 0.0))
+        return Cost(once.written_bytes, each_s * int(point.values["repetitions"]))
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figures, beside its claims."""

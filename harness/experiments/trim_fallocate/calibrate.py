@@ -16,9 +16,9 @@ from typing import Final
 import pandas as pd
 from scipy.optimize import brentq
 
-from harness.devices import data_sheet_fit
+from harness.devices.data_sheet_fit import into_profile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Point, Results
+from harness.experiments.base import Calibrated, Calibration, Measurement, Point, Results, Runs
 from harness.experiments.trim_fallocate import grid, model, published
 from harness.experiments.trim_fallocate.grid import Parameters
 from harness.tiers.simulated import SimulatedBench
@@ -31,7 +31,7 @@ _CLOSE_MS: Final = 0.01
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Fit:
     """`command_time_ns` gives `ratio`, where the paper has `paper_ratio`, after `evaluations` runs.
 
     `results`: one repetition of every cell of the paper's matrix with it.
@@ -44,7 +44,7 @@ class Calibration:
     results: Results
 
 
-def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Calibration:
+def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: Path) -> Fit:
     """Solves the parameter within its range.
 
     Raises BadParameter if the ratio cannot be had in it, or the grid lacks the two cells.
@@ -72,12 +72,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
     ratio = _join_s(runs[cells.index(with_trim)]) / join_s
     series = {point.id: run.series for point, run in zip(cells, runs, strict=True)}
     results = Results(bench.tier, table, series, lambda _: None)
-    return Calibration(round(command_ms * 1e6), ratio, paper_ratio, evaluations, results)
-
-
-def write(folder: Path, profile: str, command_time_ns: int) -> list[str]:
-    """Puts the value into the drive's profile; returns what changed. Raises BadProfile."""
-    return data_sheet_fit.write_values(folder, profile, {FITTED: float(command_time_ns)})
+    return Fit(round(command_ms * 1e6), ratio, paper_ratio, evaluations, results)
 
 
 def _is_base(point: Point) -> bool:
@@ -105,3 +100,24 @@ def _run(point: Point, bench: SimulatedBench, command_ms: float | None = None) -
     if command_ms is not None and point.values["device"] == DEVICE:
         overrides[FITTED] = f"{round(command_ms * 1e6)} ns"
     return model.run_point(point.values, overrides, bench)
+
+
+def run(runs: Runs) -> Calibrated:
+    """The fit on the simulated tier as params.yaml has it, for `harness calibrate`."""
+    with runs.open("simulated") as session:
+        found = calibrate(session.parameters, session.bench, runs.project.published)
+    said = (
+        f"{FITTED} of {DEVICE}: {found.command_time_ns / 1e6:g} ms gives {found.ratio:.3f}, "
+        f"the paper has {found.paper_ratio:.3f} ({found.evaluations} runs)"
+    )
+    title = "after one repetition per cell; the first ratio was seen by the fit"
+    return Calibrated(
+        [said],
+        into_profile(runs.device_name(DEVICE), {FITTED: float(found.command_time_ns)}),
+        (found.results, title),
+    )
+
+
+CALIBRATION: Final = Calibration(
+    "Fits what a TRIM command costs the MX500 to one ratio of the paper.", run
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -95,6 +95,11 @@ class Parameters(BaseModel):
     max_files: int = Field(1000, ge=25)
     commit_s: float = Field(5.0, gt=0, le=300)
     variants: dict[str, Variant] = {}
+
+    def overrides(self, point: Point) -> Mapping[str, str]:
+        """Profile parameters of the point's variant."""
+        variant = self.variants.get(str(point.values["variant"]))
+        return variant.overrides if variant else {}
 
     @property
     def ratio(self) -> float:

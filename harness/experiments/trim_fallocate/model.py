@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -13,8 +14,9 @@ from harness import _core
 from harness.devices import scaling
 from harness.devices.profiles import HostProfile, SsdProfile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Scalar
+from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.trim_fallocate import hash_batches
+from harness.experiments.trim_fallocate.grid import Parameters
 from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
 from harness.tiers.simulated import SimulatedBench, SimulatedMachine
 
@@ -51,6 +53,12 @@ class Run:
     def waf_ratio(self) -> float:
         """Bytes programmed over bytes written by the host."""
         return self.device["nand_write_bytes"] / max(self.device["write_bytes"], 1)
+
+
+def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
+    """All repetitions of one cell, on one drive and one file system."""
+    del raw
+    return run_point(point.values, parameters.overrides(point), bench)
 
 
 def run_point(

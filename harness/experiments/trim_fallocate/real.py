@@ -33,8 +33,9 @@ from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.devices.model import waf_of
 from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError
-from harness.experiments.base import Measurement, Scalar
+from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.trim_fallocate import queries
+from harness.experiments.trim_fallocate.grid import Parameters
 from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
 from harness.probes.recorder import Recorder
@@ -76,6 +77,12 @@ class _Repetition:
 def needed_bytes(values: Mapping[str, Scalar]) -> int:
     """The whole drive: a file system that ages comes round to all of it."""
     return int(values["device_bytes"])
+
+
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """All repetitions of one cell, on one drive and one file system."""
+    del parameters
+    return run_point(point.values, bench, raw)
 
 
 def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:

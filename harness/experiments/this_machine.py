@@ -34,6 +34,27 @@ def write_profile(
     `memory` and `dirty_ratio` are the page cache's (writing in the background begins at half of
     that), `copy_cpu` its time per block, `sections` what the study's software costs.
     """
+    page_cache = {
+        "memory": plain(memory),
+        "client_memory": plain("0 B"),
+        "read_ahead": plain("128 KiB"),
+        "dirty_background": plain(dirty_ratio / 2),
+        "dirty": plain(dirty_ratio),
+        "queue_limit": plain(128),
+        "allocation": plain("8 MiB"),
+        "segment": plain("1 GiB"),
+        "copy_cpu": dict(copy_cpu),
+        "file_system_begin": plain(0.0),
+    }
+    return write_bare_profile(
+        project, name, title=title, sections={"page_cache": page_cache, **sections}
+    )
+
+
+def write_bare_profile(
+    project: Project, name: str, *, title: str, sections: Mapping[str, Mapping[str, Any]]
+) -> Path:
+    """The same for software that goes past the page cache."""
     profile = {
         "title": title,
         "kind": "host",
@@ -43,18 +64,6 @@ def write_profile(
             "complete_cpu": plain("0 ns"),
             "max_request": plain("512 KiB"),
             "io_scheduler": plain("none"),
-        },
-        "page_cache": {
-            "memory": plain(memory),
-            "client_memory": plain("0 B"),
-            "read_ahead": plain("128 KiB"),
-            "dirty_background": plain(dirty_ratio / 2),
-            "dirty": plain(dirty_ratio),
-            "queue_limit": plain(128),
-            "allocation": plain("8 MiB"),
-            "segment": plain("1 GiB"),
-            "copy_cpu": dict(copy_cpu),
-            "file_system_begin": plain(0.0),
         },
         **{key: dict(section) for key, section in sections.items()},
     }

@@ -1,31 +1,29 @@
-"""What a drive could serve for: by what the experiments need of one."""
+"""What a drive could serve for: by the roles that the experiments have for drives."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+from harness import experiments
 from harness.drives.discovery import Drive
+from harness.experiments.base import DriveRole
 
 _GIB = 1 << 30
 
 
 def of(drive: Drive, *, fdp: bool) -> list[str]:
     """`experiment: device` for all that the drive could be, by kind, TRIM, size and placement."""
-    kind = "hdd" if drive.rotational else "ssd"
     found = []
-    if drive.size_bytes >= 4 * _GIB:
-        found += [f"grace_hash_join: {kind}", f"sort_merge_join: {kind}"]
-    if drive.rotational:
-        return found
-    if drive.trim and drive.size_bytes >= 5 * _GIB:
-        found.append("trim_fallocate: ssd")
-    if drive.size_bytes >= 4 * _GIB:
-        journal = ", with the journal on a second FDP namespace (hardware/msdj)" if fdp else ""
-        found.append(f"msdj_tpcc: ssd{journal}")
-    if drive.trim:
-        found.append("delayed_trim: ssd")
+    for name in experiments.names():
+        roles = [role for role in experiments.find(name).roles if _fits(role, drive)]
+        found += [f"{name}: {role.device}{role.with_fdp if fdp else ''}" for role in roles]
     return found
+
+
+def _fits(role: DriveRole, drive: Drive) -> bool:
+    is_kind = role.rotational == drive.rotational
+    return is_kind and drive.size_bytes >= role.min_bytes and (drive.trim or not role.needs_trim)
 
 
 def examples() -> dict[str, Drive]:

@@ -1,4 +1,4 @@
-"""One measured figure, and how it is judged and written down."""
+"""A figure with a goal: measured, judged and written down the same way wherever it is asked for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure that an issue or the documentation asks for.
+class Goal:
+    """A figure that an issue or the documentation asks for, and what was measured of it.
 
     `goal` is a condition such as '>= 5e6', or two joined by ' and '. `samples` are the single runs;
     the value is their median. `missing` says why there is none. `context` is what a reader needs to

@@ -8,23 +8,18 @@ machine nor this one's load is what the drive's models are asked about: TpmC is 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
-from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Scalar
+from harness.experiments.base import Agreement, Measurement, Runs, Scalar
+from harness.experiments.beside import here_or_published
 from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.written import SHARES, TABLES
-from harness.paths import Project
-from harness.runs.session import Options, host_name, open_session
-from harness.tiers.emulated import EmulatedBench
 from harness.tiers.simulated import SimulatedBench
 
-_EXPERIMENT: Final = "msdj_tpcc"
 _VALUES: Final = ("device", "variant", "mode", "journal_bytes", "seed")
 _PLACES: Final = ("journal", "doublewrite", "redo", "home")
 
@@ -40,7 +35,7 @@ _PACE_RATIO: Final = 0.02
 Series = Mapping[str, Sequence[float]]
 
 
-def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
+def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     """One row per emulated point that has been run here, or else that is published.
 
     Compared: `waf` at the end of the measured interval; `written_per_transaction`, the bytes that
@@ -50,27 +45,19 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
     what a transaction then costs the simulated processor is `transaction_cpu_ms`. See
     `agreement.compare`.
     """
-    with open_session(project, _EXPERIMENT, "emulated", options) as session:
-        table, series = session.results.table, session.results.series
-        bench = session.bench
-        assert isinstance(bench, EmulatedBench)
+    with runs.open("emulated", **options) as session:
+        results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
         names = list(session.points[0].values)
-    file = project.results / f"{_EXPERIMENT}.emulated.csv"
-    if table.empty and file.is_file():
-        table = pd.read_csv(file, dtype={"point": str})
-        series = json.loads(file.with_suffix(".series.json").read_text())
-    if table.empty:
-        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
+    results = here_or_published(runs, results)
+    profiles, host = runs.project.profiles, runs.host_name()
     rows = []
-    with SimulatedBench(
-        project.profiles, devices, host_name(project, _EXPERIMENT), overrides
-    ) as simulated:
-        for point in table.to_dict("records"):
+    with SimulatedBench(profiles, devices, host, overrides) as simulated:
+        for point in results.table.to_dict("records"):
             values = {name: point[name] for name in names}
             cpu_ns, found = _as_fast(values, float(point["tpmc"]), simulated)
-            emulated = compared(point, series[str(point["point"])])
+            emulated = compared(point, results.series[str(point["point"])])
             rows.append(
                 {name: values[name] for name in _VALUES}
                 | {"transaction_cpu_ms": cpu_ns / 1e6}
@@ -119,3 +106,6 @@ def _beside(emulated: Mapping[str, float], simulated: Mapping[str, float]) -> di
         if value and simulated[name]:
             row[f"{name}_ratio"] = value / simulated[name]
     return row
+
+
+AGREEMENT: Final = Agreement(compare, goal_ratio=0.15)

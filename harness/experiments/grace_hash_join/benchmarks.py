@@ -20,13 +20,11 @@ import pyarrow as pa
 from rich.console import Console
 
 from harness import _core
-from harness.benchmarks.figure import Figure
 from harness.dbms import postgres
 from harness.drives import fingerprint, scratch
 from harness.errors import HarnessError, MissingTool
-from harness.paths import Project
-from harness.runs import claims
-from harness.runs.session import open_session
+from harness.experiments.base import Runs
+from harness.goals import Goal
 from harness.tiers.base import DATA_OFFSET_BYTES
 from harness.tiers.hardware import FileDevice
 from harness.workloads.tpch import RECORD_BYTES, JoinInputs, expected_join, join_inputs
@@ -37,10 +35,11 @@ _MIB: Final = 1 << 20
 _WARM_UP: Final = 1
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group."""
     console.print("the claims, then the engine beside fio, PostgreSQL and DuckDB: minutes")
-    yield from _claims(project)
+    yield from _claims(runs)
+    project = runs.project
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="flashlab-bench-") as folder:
         place = Path(folder)
         place.chmod(0o711)
@@ -52,14 +51,13 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
             yield _beside(engine, _DuckDb(place, inputs), "DuckDB", "> 1", 160 * _MIB)
 
 
-def _claims(project: Project) -> Iterator[Figure]:
+def _claims(runs: Runs) -> Iterator[Goal]:
     """One figure per claim of the paper, on the simulated tier: samples are the repetitions."""
-    with open_session(project, "grace_hash_join", "simulated") as session:
-        results = session.run()
-        for row in claims.judge(project, "grace_hash_join", results).itertuples():
+    with runs.open("simulated") as session:
+        for row in runs.judge(session.run()).itertuples():
             low, high = row.expected
             spread = [row.lowest, row.value, row.highest] if row.lowest is not None else [row.value]
-            yield Figure(
+            yield Goal(
                 name=f"{row.id}: {row.statement}",
                 unit=row.unit,
                 goal=f">= {low} and <= {high}",
@@ -148,7 +146,7 @@ _FIO_SETTINGS: Final = (
 )
 
 
-def _beside_fio(engine: Engine, place: Path, join: Join) -> Figure:
+def _beside_fio(engine: Engine, place: Path, join: Join) -> Goal:
     """Bytes per second of the engine over those of fio with the same I/O, phase by phase."""
     goal = ">= 0.9"
     name = (
@@ -156,7 +154,7 @@ def _beside_fio(engine: Engine, place: Path, join: Join) -> Figure:
         f"{join.queue_depth}, users {join.users}"
     )
     if shutil.which("fio") is None:
-        return Figure(name, "ratio", goal, _COMMAND, missing="fio is not installed")
+        return Goal(name, "ratio", goal, _COMMAND, missing="fio is not installed")
     file = place / "fio"
     _fio(file, join, ["--rw=write", "--bs=1M", "--size=2G", "--iodepth=8"], users=1)
     ratios, sides = [], []
@@ -168,7 +166,7 @@ def _beside_fio(engine: Engine, place: Path, join: Join) -> Figure:
             ratios.append(fio_s / engine_s)
             sides.append({"engine_s": round(engine_s, 3), "fio_s": round(fio_s, 3)})
     file.unlink()
-    return Figure(name, "ratio", goal, _COMMAND, ratios, context={"runs": sides, **_where(place)})
+    return Goal(name, "ratio", goal, _COMMAND, ratios, context={"runs": sides, **_where(place)})
 
 
 def _fio_seconds(file: Path, join: Join, users: list[dict[str, Any]]) -> float:
@@ -311,13 +309,13 @@ _QUERY: Final = """
 
 def _beside(
     engine: Engine, other: _Postgres | _DuckDb, name: str, goal: str, memory_bytes: int
-) -> Figure:
+) -> Goal:
     """The other system's time over the engine's, same data and memory, runs in turn."""
     title = f"{name}'s time over the engine's, {memory_bytes >> 20} MiB each"
     try:
         run_other = other.start(memory_bytes)
     except MissingTool as error:
-        return Figure(title, "ratio", goal, _COMMAND, missing=str(error))
+        return Goal(title, "ratio", goal, _COMMAND, missing=str(error))
     try:
         join = engine.largest_within(memory_bytes)
         ratios, sides = [], []
@@ -328,7 +326,7 @@ def _beside(
                 ratios.append(other_s / engine_s)
                 sides.append({"engine_s": round(engine_s, 3), "other_s": round(other_s, 3)})
         context = {"runs": sides, "other": other.version, "cpus": os.cpu_count()}
-        return Figure(title, "ratio", goal, _COMMAND, ratios, context=context)
+        return Goal(title, "ratio", goal, _COMMAND, ratios, context=context)
     finally:
         other.close()
 
@@ -361,3 +359,41 @@ def _aligned(size: int) -> int:
 
 def _where(place: Path) -> dict[str, str]:
     return {**fingerprint.machine(), **fingerprint.storage_of(place)}
+
+
+_JOINS: Final[dict[str, Any]] = {
+    "scale": "small",
+    "settings": {
+        "repetitions": "1",
+        "read_buffers": "[4 MiB, 16 MiB]",
+        "write_buffers": "[4 KiB, 64 KiB]",
+        "users": "[1, 2]",
+        "algorithms": "[grace]",
+        "queue_depths": "[1]",
+    },
+}
+
+
+def on_live_devices(runs: Runs, console: Console) -> Iterator[Goal]:
+    """The join on emulated disk and flash, beside the same points in virtual time."""
+    command = "make bench ONLY=live_device"
+    console.print("the join on emulated disk and flash")
+    try:
+        with runs.open("emulated", **_JOINS) as session:
+            session.run()
+        table = runs.compare(**_JOINS)
+    except HarnessError as error:
+        yield Goal("Grace join, emulated over simulated", "", "", command, missing=str(error))
+        return
+    for device, rows in table.groupby("device"):
+        for phase in ("partition", "join"):
+            what = f"Grace join on {device}: {phase} phase, emulated over simulated"
+            ratios = rows[f"{phase}_s_ratio"].tolist()
+            yield Goal(what, "ratio", ">= 0.9 and <= 1.1", command, ratios)
+    unit = f"of {int(table.ios_compared.sum())} counts"
+    differing = [float(table.ios_differ.sum())]
+    what = "Grace join: I/O counts that differ, emulated and simulated"
+    yield Goal(what, unit, "== 0", command, differing)
+
+
+BENCHMARKS: Final = {"grace_hash_join": (measure,), "live_device": (on_live_devices,)}

@@ -13,14 +13,11 @@ from typing import Any, Final
 
 import pandas as pd
 
-from harness.errors import BadParameter
+from harness.experiments.base import Agreement, Runs
+from harness.experiments.beside import here_or_published
 from harness.experiments.delayed_trim import model
-from harness.paths import Project
-from harness.runs.session import Options, host_name, open_session
-from harness.tiers.emulated import EmulatedBench
 from harness.tiers.simulated import SimulatedBench
 
-_EXPERIMENT: Final = "delayed_trim"
 _COMPARED: Final = {
     "table1": ("write_ms",),
     "units": ("handling_us", "rest_us", "trim_us", "later_us"),
@@ -28,23 +25,18 @@ _COMPARED: Final = {
 }
 
 
-def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
+def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     """One row per emulated point that has been run here, or else that is published.
 
     What is 0 on either side has no ratio. See `agreement.compare`.
     """
-    with open_session(project, _EXPERIMENT, "emulated", options) as session:
-        table, bench = session.results.table, session.bench
-        assert isinstance(bench, EmulatedBench)
+    with runs.open("emulated", **options) as session:
+        results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
-    file = project.results / f"{_EXPERIMENT}.emulated.csv"
-    if table.empty and file.is_file():
-        table = pd.read_csv(file, dtype={"point": str})
-    if table.empty:
-        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
-    host = host_name(project, _EXPERIMENT)
-    with SimulatedBench(project.profiles, devices, host, overrides) as simulated:
+    table = here_or_published(runs, results).table
+    profiles, host = runs.project.profiles, runs.host_name()
+    with SimulatedBench(profiles, devices, host, overrides) as simulated:
         rows = [beside(point, simulated) for point in table.to_dict("records")]
     return pd.DataFrame(rows)
 
@@ -61,3 +53,6 @@ def beside(point: Mapping[Any, Any], simulated: SimulatedBench) -> dict[str, Any
         if emulated and modelled:
             row[f"{name}_ratio"] = emulated / modelled
     return row
+
+
+AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)

@@ -13,36 +13,34 @@ from typing import Any, Final
 import pandas as pd
 from rich.console import Console
 
-from harness.benchmarks.figure import Figure
-from harness.experiments.base import Measurement, Point, Results
-from harness.experiments.delayed_trim import calibrate, model
+from harness.experiments.base import Measurement, Point, Results, Runs, Session
+from harness.experiments.delayed_trim import calibrate, model, proofs
 from harness.experiments.delayed_trim.grid import Parameters
-from harness.paths import Project
-from harness.runs import claims
-from harness.runs.session import Session, open_session
+from harness.experiments.judged import judged
+from harness.goals import Goal
 from harness.tiers.simulated import SimulatedBench
 
 _COMMAND: Final = "make bench ONLY=delayed_trim"
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group."""
-    with open_session(project, "delayed_trim", "simulated") as session:
+    with runs.open("simulated") as session:
         console.print("the whole grid in virtual time, from nothing")
         results, elapsed_s = _run(session)
         parameters, bench = session.parameters, session.bench
         assert isinstance(parameters, Parameters)
         assert isinstance(bench, SimulatedBench)
-        cells = calibrate.calibrate(parameters, bench, project.published).cells
+        cells = calibrate.calibrate(parameters, bench, runs.project.published).cells
     yield _figure(f"the whole grid, {len(results.table)} points", elapsed_s, "", "s")
-    yield from _claims(project, results)
+    yield from judged(runs, results, _COMMAND)
     yield from _held_out(cells)
     yield from _tails(results.table)
     yield from _delays(results.table)
 
 
-def _figure(what: str, value: float, goal: str, unit: str = "ratio") -> Figure:
-    return Figure(f"delayed_trim: {what}", unit, goal, _COMMAND, [value])
+def _figure(what: str, value: float, goal: str, unit: str = "ratio") -> Goal:
+    return Goal(f"delayed_trim: {what}", unit, goal, _COMMAND, [value])
 
 
 def _run(session: Session) -> tuple[Results, float]:
@@ -61,27 +59,14 @@ def _run(session: Session) -> tuple[Results, float]:
     return Results("simulated", table, series, lambda _: None), elapsed_s
 
 
-def _claims(project: Project, results: Results) -> Iterator[Figure]:
-    """Each claim's value against its expected range."""
-    for row in claims.judge(project, "delayed_trim", results).itertuples():
-        low, high = row.expected
-        goal = f">= {low:g} and <= {high:g}"
-        name = f"{row.place}: {row.statement} (paper: {row.published})"
-        if row.verdict == claims.NOT_RUN:
-            reason = "the points that it needs are not in params.yaml"
-            yield Figure(f"delayed_trim: {name}", row.unit, goal, _COMMAND, missing=reason)
-        else:
-            yield _figure(name, float(row.value), goal, row.unit)
-
-
-def _held_out(cells: pd.DataFrame) -> Iterator[Figure]:
+def _held_out(cells: pd.DataFrame) -> Iterator[Goal]:
     """The published cells that the fit of the board's costs has not seen."""
     for row in cells[~cells.fitted].itertuples():
         what = f"{row.metric}, {row.unit_bytes >> 10} KiB, not seen by the fit: off by"
         yield _figure(what, 100 * abs(row.model - row.value), "<= 0.2", "points")
 
 
-def _tails(table: pd.DataFrame) -> Iterator[Figure]:
+def _tails(table: pd.DataFrame) -> Iterator[Goal]:
     """How much less the slowest requests wait."""
     rows = table[table.kind == "tails"]
     for (unit, op), column in {
@@ -92,7 +77,7 @@ def _tails(table: pd.DataFrame) -> Iterator[Figure]:
         yield _figure(what, by["immediate"] / by["delayed"], ">= 1")
 
 
-def _delays(table: pd.DataFrame) -> Iterator[Figure]:
+def _delays(table: pd.DataFrame) -> Iterator[Goal]:
     """What only the delay costs, and how much idle time it needs."""
     noted = table[(table.kind == "write_list") & (table.policy == "delayed")].iloc[0]
     yield _figure("a write that has to be noted", noted.per_write_us, "", "us")
@@ -106,3 +91,6 @@ def _delays(table: pd.DataFrame) -> Iterator[Figure]:
     yield _figure(what, shorter, "<= 1")
     longer = steps.read_p999_us.iloc[-1] - steps.read_p999_us.iloc[0]
     yield _figure("and 99.9 % of the reads meanwhile take longer by up to", longer, "", "us")
+
+
+BENCHMARKS: Final = {"delayed_trim": (measure, proofs.measure)}

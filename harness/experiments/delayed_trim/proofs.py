@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from harness.benchmarks.figure import Figure
 from harness.errors import HarnessError
-from harness.paths import Project
+from harness.experiments.base import Runs
+from harness.goals import Goal
 from harness.system.programs import find_program
 
 _COMMAND: Final = "make bench ONLY=delayed_trim"
@@ -26,11 +26,11 @@ _DRIVE: Final = ("5", "2", "3", "2", "2", "1", "1")
 _MOST_TABLE_BYTES: Final = 64 << 10
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """Builds the programs of tests/core/trim and runs them. Raises HarnessError."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _run(find_program("make"), "-C", project.root / _SOURCES, f"OUT={folder}", "all")
+        _run(find_program("make"), "-C", runs.project.root / _SOURCES, f"OUT={folder}", "all")
         console.print(f"{_OPERATIONS:,} random operations against a plain map")
         yield from _random(folder)
         console.print(f"every state of a drive of {_DRIVE[0]} blocks")
@@ -49,11 +49,11 @@ def _run(*command: str | Path) -> str:
 
 def _figure(
     what: str, value: float, goal: str, unit: str, context: dict[str, Any] | None = None
-) -> Figure:
-    return Figure(f"delayed_trim: {what}", unit, goal, _COMMAND, [value], context=context or {})
+) -> Goal:
+    return Goal(f"delayed_trim: {what}", unit, goal, _COMMAND, [value], context=context or {})
 
 
-def _random(folder: Path) -> Iterator[Figure]:
+def _random(folder: Path) -> Iterator[Goal]:
     counts = json.loads(_run(folder / "trim_random", str(_OPERATIONS), str(_SEED)))
     what = "random operations against a plain map without a difference"
     yield _figure(what, counts["operations"], ">= 1e7", "operations", counts)
@@ -62,14 +62,14 @@ def _random(folder: Path) -> Iterator[Figure]:
     yield _figure("tables at the default sizes", counts["table_bytes"], goal, "B")
 
 
-def _states(folder: Path) -> Iterator[Figure]:
+def _states(folder: Path) -> Iterator[Goal]:
     found = json.loads(_run(folder / "trim_states", *_DRIVE))
     what = "states of a tiny drive, every one reached and compared"
     complete = found["states"] if found["complete"] else 0
     yield _figure(what, complete, ">= 1e6", "states", {"drive": _DRIVE, **found})
 
 
-def _curve(folder: Path) -> Iterator[Figure]:
+def _curve(folder: Path) -> Iterator[Goal]:
     curve = json.loads(_run(folder / "trim_curve"))
     longest = curve[-1]["entries"]
     probes = [point["write_probes"] for point in curve]

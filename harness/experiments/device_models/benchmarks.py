@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from harness.benchmarks.data_sheets import measure_data_sheets
-from harness.benchmarks.figure import Figure
 from harness.devices import waf_theory
 from harness.devices.model import Device, Job
 from harness.devices.profiles import NamedRange
 from harness.errors import BadProfile
+from harness.experiments.base import Runs
+from harness.experiments.device_models.data_sheets import measure_data_sheets
+from harness.goals import Goal
 from harness.paths import Project
 from harness.workloads import traces
 
@@ -57,9 +58,10 @@ _FAST: Final = {
 }
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group."""
     console.print("theory, data sheets, speed, preconditioning, planted bugs: minutes")
+    project = runs.project
     folder = project.profiles
     yield from _theory(folder)
     yield _streams(folder)
@@ -88,7 +90,7 @@ def one_group(
     return device, 1 - logical / usable
 
 
-def _theory(folder: Path) -> Iterator[Figure]:
+def _theory(folder: Path) -> Iterator[Goal]:
     known: dict[str, Callable[[float], float]] = {
         "fifo": waf_theory.fifo,
         "greedy": lambda spare: waf_theory.greedy(spare, _BLOCK_PAGES),
@@ -102,7 +104,7 @@ def _theory(folder: Path) -> Iterator[Figure]:
             units = device.capacity_bytes // _UNIT
             run = device.run(Job(requests=2 * units, queue_depth=32, seed=1))
             pairs.append((spare_factor, run.waf, theory(effective)))
-        yield Figure(
+        yield Goal(
             name=f"largest deviation of WAF from theory, {policy}, spare factors 0.05 to 0.4",
             unit="ratio",
             goal="<= 0.02",
@@ -112,7 +114,7 @@ def _theory(folder: Path) -> Iterator[Figure]:
         )
 
 
-def _streams(folder: Path) -> Figure:
+def _streams(folder: Path) -> Goal:
     """A tenth of the data gets nine tenths of the writes: together, and in streams of their own."""
     wafs = {}
     for placement, gc_placement in (("none", "mixed"), ("range", "by_stream")):
@@ -127,7 +129,7 @@ def _streams(folder: Path) -> Figure:
         wafs[placement] = device.run(job).waf
     ideal = waf_theory.hot_cold_separated(0.15, 0.1, 0.9)
     mixed = waf_theory.hot_cold_mixed(0.15, 0.1, 0.9)
-    return Figure(
+    return Goal(
         name="WAF of hot and cold data together over in streams, spare factor 0.15",
         unit="ratio",
         goal="> 1",
@@ -187,7 +189,7 @@ def _sequential_speed(folder: Path) -> float:
     return device.capacity_bytes / _UNIT / (time.perf_counter() - begin)
 
 
-def _speed(folder: Path) -> Iterator[Figure]:
+def _speed(folder: Path) -> Iterator[Goal]:
     runs = [_apart(_random_speed, folder) for _ in range(_RUNS)]
     sequential = [_apart(_sequential_speed, folder) for _ in range(_RUNS)]
     context = {
@@ -195,9 +197,9 @@ def _speed(folder: Path) -> Iterator[Figure]:
         "waf": [run["waf"] for run in runs],
     }
 
-    def figure(name: str, unit: str, goal: str, key: str, **more: Any) -> Figure:
+    def figure(name: str, unit: str, goal: str, key: str, **more: Any) -> Goal:
         samples = [run[key] for run in runs]
-        return Figure(name, unit, goal, _COMMAND, samples, context={**context, **more})
+        return Goal(name, unit, goal, _COMMAND, samples, context={**context, **more})
 
     yield figure("random overwrites with timing", "host writes/s", ">= 5e6", "writes_per_s")
     yield figure("page programs with timing", "programs/s", ">= 30e6", "programs_per_s")
@@ -207,7 +209,7 @@ def _speed(folder: Path) -> Iterator[Figure]:
         "",
         "bare_writes_per_s",
     )
-    yield Figure(
+    yield Goal(
         "random overwrites with timing over the bare map and collection",
         "ratio",
         "",
@@ -215,7 +217,7 @@ def _speed(folder: Path) -> Iterator[Figure]:
         [run["writes_per_s"] / run["bare_writes_per_s"] for run in runs],
     )
     yield figure("memory per logical block", "B", "<= 12", "bytes_per_block")
-    yield Figure("sequential writes", "blocks/s", ">= 50e6", _COMMAND, sequential)
+    yield Goal("sequential writes", "blocks/s", ">= 50e6", _COMMAND, sequential)
 
 
 def _steady_512(folder: Path) -> tuple[float, float]:
@@ -240,12 +242,12 @@ def _steady_error(folder: Path) -> float:
     return abs(wafs[0] / wafs[1] - 1)
 
 
-def _preconditioning(folder: Path) -> Iterator[Figure]:
+def _preconditioning(folder: Path) -> Iterator[Goal]:
     runs = [_apart(_steady_512, folder) for _ in range(3)]
     name = "512 GiB to steady state"
-    yield Figure(name, "s", "<= 20", _COMMAND, [seconds for seconds, _ in runs])
-    yield Figure(f"{name}: peak memory", "GB", "<= 3", _COMMAND, [memory for _, memory in runs])
-    yield Figure(
+    yield Goal(name, "s", "<= 20", _COMMAND, [seconds for seconds, _ in runs])
+    yield Goal(f"{name}: peak memory", "GB", "<= 3", _COMMAND, [memory for _, memory in runs])
+    yield Goal(
         "WAF after it against WAF after eight overwrites, 8 GiB",
         "ratio",
         "<= 0.01",
@@ -254,7 +256,7 @@ def _preconditioning(folder: Path) -> Iterator[Figure]:
     )
 
 
-def _grid(folder: Path) -> Figure:
+def _grid(folder: Path) -> Goal:
     """Every geometry is either refused when it is built, or can be filled and overwritten."""
     failed, refused, ran = 0, 0, 0
     axes = product(
@@ -288,7 +290,7 @@ def _grid(folder: Path) -> Figure:
             ran += 1
         except Exception:  # whatever it is, it counts
             failed += 1
-    return Figure(
+    return Goal(
         "drives of a grid of geometry, fill and spare that cannot be conditioned",
         "drives",
         "== 0",
@@ -305,7 +307,7 @@ def _replay(folder: Path, path: Path) -> float:
     return _peak_bytes() / 1e6
 
 
-def _trace_memory(folder: Path, project: Project) -> Figure:
+def _trace_memory(folder: Path, project: Project) -> Goal:
     """Peak memory of replaying 10 million requests from a file, over that of 1 million."""
     peaks = []
     for requests in (1_000_000, 10_000_000):
@@ -314,7 +316,7 @@ def _trace_memory(folder: Path, project: Project) -> Figure:
         traces.write_parquet(_made_up(requests), path)
         peaks.append(_apart(_replay, folder, path))
         path.unlink()
-    return Figure(
+    return Goal(
         "peak memory of replaying 10 M requests over that of 1 M",
         "ratio",
         "<= 1.2",
@@ -339,7 +341,7 @@ def _made_up(requests: int) -> Iterator[traces.Chunk]:
         yield from traces.from_arrays(columns)
 
 
-def _planted(project: Project) -> Iterator[Figure]:
+def _planted(project: Project) -> Iterator[Goal]:
     """Deliberate bugs in the models, and whether the tests see them."""
     tool = project.root / "tools" / "planted-bugs"
     done = subprocess.run(
@@ -348,8 +350,11 @@ def _planted(project: Project) -> Iterator[Figure]:
     summary = re.search(r"(\d+) of (\d+) planted bugs caught", done.stdout)
     if summary is None:
         reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        yield Figure("planted bugs", "bugs", ">= 20", _COMMAND, missing=reason)
+        yield Goal("planted bugs", "bugs", ">= 20", _COMMAND, missing=reason)
         return
     caught, planted = (int(number) for number in summary.groups())
-    yield Figure("planted bugs", "bugs", ">= 20", _COMMAND, [planted])
-    yield Figure("planted bugs that no test sees", "bugs", "== 0", _COMMAND, [planted - caught])
+    yield Goal("planted bugs", "bugs", ">= 20", _COMMAND, [planted])
+    yield Goal("planted bugs that no test sees", "bugs", "== 0", _COMMAND, [planted - caught])
+
+
+BENCHMARKS: Final = {"device_models": (measure,)}

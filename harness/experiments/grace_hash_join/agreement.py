@@ -17,10 +17,10 @@ import pandas as pd
 import yaml
 
 from harness import _core
-from harness.errors import BadParameter
-from harness.experiments.base import Results
+from harness.experiments.base import Agreement, Results, Runs
+from harness.experiments.beside import not_run
+from harness.experiments.this_machine import write_bare_profile
 from harness.paths import Project
-from harness.runs.session import Options, open_session
 from harness.tiers.base import DATA_OFFSET_BYTES
 from harness.tiers.hardware import write_records
 from harness.workloads.tpch import (
@@ -31,7 +31,6 @@ from harness.workloads.tpch import (
     scale_factor,
 )
 
-_EXPERIMENT: Final = "grace_hash_join"
 _PHASES: Final = ("elapsed_s", "partition_s", "join_s")
 _RUNS: Final = 5
 _READ_BUFFER: Final = 16 << 20
@@ -53,33 +52,22 @@ def measured_host(project: Project, scale: str, slowdown: float) -> Path:
     def time(ns: float) -> dict[str, str]:
         return {"value": f"{round(ns / slowdown)} ns", "fitted": why}
 
-    def plain(value: object, unit: str = "") -> dict[str, object]:
-        return {"value": f"{value} {unit}" if unit else value, "source": "this machine"}
-
-    profile = {
-        "title": "This machine, as the join engine sees it",
-        "kind": "host",
-        "parameters": {
-            "cores": plain(2),
-            "submit_cpu": plain(0, "ns"),
-            "complete_cpu": plain(0, "ns"),
-            "max_request": plain(512, "KiB"),
-            "io_scheduler": plain("none"),
+    return write_bare_profile(
+        project,
+        f"measured-{slowdown:g}",
+        title="This machine, as the join engine sees it",
+        sections={
+            "join_cpu": {
+                "partition_cpu": time(partition_ns),
+                "build_cpu": time(join_ns),
+                "probe_cpu": time(join_ns),
+                "match_cpu": time(0.0),
+            }
         },
-        "join_cpu": {
-            "partition_cpu": time(partition_ns),
-            "build_cpu": time(join_ns),
-            "probe_cpu": time(join_ns),
-            "match_cpu": time(0.0),
-        },
-    }
-    path = project.build / "hosts" / f"measured-{slowdown:g}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(profile, sort_keys=False))
-    return path
+    )
 
 
-def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
+def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     """One row per emulated point that has been run here: phases, I/O counts, latencies of both.
 
     Columns: the point's values; for each phase NAME_emulated, NAME_simulated (s) and NAME_ratio;
@@ -87,18 +75,17 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
     not equal); for traced points the median latency of reads and writes as the engine saw them.
     Raises BadParameter if nothing has been run.
     """
-    with open_session(project, _EXPERIMENT, "emulated", options) as session:
+    with runs.open("emulated", **options) as session:
         emulated = session.results
         scale = str(session.parameters.model_dump()["scale"])
         values = session.parameters.model_dump(mode="json")
     if emulated.table.empty:
-        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
+        raise not_run(runs)
     settings = {name: yaml.safe_dump(value) for name, value in values.items() if value}
     frames = []
     for slowdown, table in emulated.table.groupby("slowdown"):
-        host = measured_host(project, scale, float(slowdown))
-        same = Options(settings=settings, host=str(host))
-        with open_session(project, _EXPERIMENT, "simulated", same) as simulated:
+        host = measured_host(runs.project, scale, float(slowdown))
+        with runs.open("simulated", settings=settings, host=str(host)) as simulated:
             wanted = set(table.point)
             simulated.points = [p for p in simulated.points if p.id in wanted]
             frames.append(
@@ -209,3 +196,6 @@ def _in_memory(inputs: JoinInputs) -> tuple[_core.MemoryStorage, _core.UserJob]:
 
 def _aligned(size_bytes: int) -> int:
     return -(-size_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
+
+
+AGREEMENT: Final = Agreement(compare, goal_ratio=0.1)

@@ -12,13 +12,12 @@ from typing import Final
 import pandas as pd
 from rich.console import Console
 
-from harness.benchmarks.figure import Figure
 from harness.errors import BadParameter
+from harness.experiments.base import Runs, Session
 from harness.experiments.sort_merge_join import model, published
 from harness.experiments.sort_merge_join.grid import BASE, Parameters
+from harness.goals import Goal
 from harness.paths import Project
-from harness.runs import agreement
-from harness.runs.session import Session, open_session
 from harness.tiers.simulated import SimulatedBench
 
 _COMMAND: Final = "make bench ONLY=sort_merge_join"
@@ -37,10 +36,11 @@ _RATIO_GOAL: Final = 0.15
 _GRID_GOAL_S: Final = 30.0
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group, one after the other."""
+    project = runs.project
     yield _plans(project)
-    with open_session(project, "sort_merge_join", "simulated") as session:
+    with runs.open("simulated") as session:
         console.print("the whole grid, from nothing")
         table, elapsed_s = _grid(session)
     yield _figure(
@@ -52,16 +52,16 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
     yield from _cells(
         published.beside(table, project.published, published.calibration(project.params))
     )
-    yield from _emulated(project)
+    yield from _emulated(runs)
 
 
 def _figure(
     what: str, samples: Sequence[float], goal: str, unit: str = "ratio", command: str = _COMMAND
-) -> Figure:
-    return Figure(f"sort_merge_join: {what}", unit, goal, command, list(samples))
+) -> Goal:
+    return Goal(f"sort_merge_join: {what}", unit, goal, command, list(samples))
 
 
-def _plans(project: Project) -> Figure:
+def _plans(project: Project) -> Goal:
     """Every tape count and run count, against an independent implementation."""
     done = subprocess.run(
         [sys.executable, "-m", *_PLANS.split()],
@@ -87,7 +87,7 @@ def _grid(session: Session) -> tuple[pd.DataFrame, float]:
     return pd.DataFrame(rows), time.monotonic() - begin
 
 
-def _cells(cells: pd.DataFrame) -> Iterator[Figure]:
+def _cells(cells: pd.DataFrame) -> Iterator[Goal]:
     known = cells[cells.elapsed_s_paper.notna()]
     share = float(known.fitted.mean())
     yield _figure("share of the published cells that the fit has seen", [share], "<= 0.5")
@@ -110,12 +110,12 @@ def _cells(cells: pd.DataFrame) -> Iterator[Figure]:
             yield _figure(f"{name} over the paper's, {where} ({seen})", [ratio], "")
 
 
-def _emulated(project: Project) -> Iterator[Figure]:
+def _emulated(runs: Runs) -> Iterator[Goal]:
     try:
-        table = agreement.compare(project, "sort_merge_join")
+        table = runs.compare()
     except BadParameter as error:
         name = "sort_merge_join: emulated beside simulated"
-        yield Figure(name, "ratio", "<= 0.2", _EMULATED, missing=str(error))
+        yield Goal(name, "ratio", "<= 0.2", _EMULATED, missing=str(error))
         return
     for name, goal in _AGREEMENT.items():
         for device, ratio in table.groupby("device")[f"{name}_ratio"]:
@@ -127,7 +127,7 @@ def _emulated(project: Project) -> Iterator[Figure]:
     yield from _trends(table)
 
 
-def _trends(table: pd.DataFrame) -> Iterator[Figure]:
+def _trends(table: pd.DataFrame) -> Iterator[Goal]:
     """On the real server: HDD over SSD grows with the clients and shrinks with work_mem."""
     means = table.groupby(["clients", "work_mem_bytes", "device"]).elapsed_s_emulated.mean()
     ratio = (means.xs("hdd", level="device") / means.xs("ssd", level="device")).unstack()
@@ -136,3 +136,6 @@ def _trends(table: pd.DataFrame) -> Iterator[Figure]:
     for what, value in (("most over fewest clients", growth), ("least over most work_mem", fall)):
         name = f"emulated, HDD over SSD, {what}, smallest"
         yield _figure(name, [value], "> 1", command=_EMULATED)
+
+
+BENCHMARKS: Final = {"sort_merge_join": (measure,)}

@@ -10,13 +10,11 @@ from typing import Final
 import pandas as pd
 from rich.console import Console
 
-from harness.benchmarks.figure import Figure
-from harness.experiments.base import Measurement, Results
+from harness.experiments.base import Measurement, Results, Runs, Session
+from harness.experiments.judged import judged
 from harness.experiments.trim_fallocate import model
 from harness.experiments.trim_fallocate.grid import BASE
-from harness.paths import Project
-from harness.runs import claims
-from harness.runs.session import Session, open_session
+from harness.goals import Goal
 from harness.tiers.simulated import SimulatedBench
 
 _COMMAND: Final = "make bench ONLY=trim_fallocate"
@@ -25,9 +23,9 @@ _WORK_MEM: Final = "work_mem"
 _CELLS: Final = 12
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group: the matrix is run from nothing, then its claims are judged."""
-    with open_session(project, "trim_fallocate", "simulated") as session:
+    with runs.open("simulated") as session:
         console.print("the whole matrix, from nothing, then the sweep of work_mem")
         matrix, elapsed_s = _run(session, BASE)
         sweep, _ = _run(session, _WORK_MEM)
@@ -36,16 +34,16 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
     yield _figure(what, elapsed_s, f"<= {_GOAL_S:g}", "s") if cells == _CELLS else _short(what)
     table = pd.concat([matrix.table, sweep.table])
     series = {**matrix.series, **sweep.series}
-    yield from _claims(project, Results("simulated", table, series, lambda _: None))
+    yield from judged(runs, Results("simulated", table, series, lambda _: None), _COMMAND)
 
 
-def _figure(what: str, value: float, goal: str, unit: str = "ratio") -> Figure:
-    return Figure(f"trim_fallocate: {what}", unit, goal, _COMMAND, [value])
+def _figure(what: str, value: float, goal: str, unit: str = "ratio") -> Goal:
+    return Goal(f"trim_fallocate: {what}", unit, goal, _COMMAND, [value])
 
 
-def _short(what: str) -> Figure:
+def _short(what: str) -> Goal:
     goal, missing = f"<= {_GOAL_S:g}", f"params.yaml does not have the matrix's {_CELLS} cells"
-    return Figure(f"trim_fallocate: {what}", "s", goal, _COMMAND, missing=missing)
+    return Goal(f"trim_fallocate: {what}", "s", goal, _COMMAND, missing=missing)
 
 
 def _run(session: Session, variant: str) -> tuple[Results, float]:
@@ -70,14 +68,4 @@ def _run(session: Session, variant: str) -> tuple[Results, float]:
     return Results("simulated", table, series, lambda _: None), elapsed_s
 
 
-def _claims(project: Project, results: Results) -> Iterator[Figure]:
-    """Each claim's value against its expected range."""
-    for row in claims.judge(project, "trim_fallocate", results).itertuples():
-        low, high = row.expected
-        goal = f">= {low:g} and <= {high:g}"
-        name = f"{row.place}: {row.statement} (paper: {row.published})"
-        if row.verdict == claims.NOT_RUN:
-            reason = "the points that it needs are not in params.yaml"
-            yield Figure(f"trim_fallocate: {name}", row.unit, goal, _COMMAND, missing=reason)
-        else:
-            yield _figure(name, float(row.value), goal, row.unit)
+BENCHMARKS: Final = {"trim_fallocate": (measure,)}

@@ -14,18 +14,16 @@ from typing import Any, Final
 
 import pandas as pd
 
-from harness.errors import BadParameter
-from harness.experiments.base import Scalar
+from harness.experiments.base import Agreement, Runs, Scalar
+from harness.experiments.beside import not_run
 from harness.experiments.sort_merge_join import model, real
 from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
+from harness.experiments.this_machine import plain, write_profile
 from harness.paths import Project
-from harness.runs.agreement.this_machine import plain, write_profile
-from harness.runs.session import Options, open_session
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
-_EXPERIMENT: Final = "sort_merge_join"
 _COMPARED: Final = (
     *("elapsed_s", "sort_s", "join_s"),
     *("temp_read_bytes", "temp_written_bytes", "temp_file_bytes"),
@@ -41,12 +39,14 @@ _BLOCK_CPU_NS: Final = 1500
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of ours is made in it
 
 
-def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
+def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     """One row per emulated point that has been run here; see `agreement.compare`."""
-    with open_session(project, _EXPERIMENT, "emulated", options) as session:
-        table, devices = session.results.table, _device_profiles(session.bench)
+    with runs.open("emulated", **options) as session:
+        table, bench = session.results.table, session.bench
+        devices = {name: bench.profile_name(name) for name in bench.devices}
     if table.empty:
-        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
+        raise not_run(runs)
+    project = runs.project
     cpu = _measured_cpu(project, table.iloc[0])
     rows = []
     for point in table.to_dict("records"):
@@ -60,10 +60,6 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
             }
         rows.append(row)
     return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
-
-
-def _device_profiles(bench: Any) -> dict[str, str]:
-    return {name: bench.profile_name(name) for name in bench.devices}
 
 
 def _relations(point: Mapping[str, Any]) -> list[Relation]:
@@ -161,3 +157,6 @@ def _host(project: Project, cpu: Mapping[str, float], name: str, dirty_ratio: fl
             }
         },
     )
+
+
+AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)

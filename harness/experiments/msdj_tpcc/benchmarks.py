@@ -14,18 +14,16 @@ from typing import Final
 import pandas as pd
 from rich.console import Console
 
-from harness.benchmarks import go_tpc
-from harness.benchmarks.figure import Figure
 from harness.dbms import mysql
 from harness.dbms.innodb import InnodbSettings
 from harness.dbms.mysql import Server
 from harness.errors import BadParameter, HarnessError, MissingTool, ServerError
-from harness.experiments.base import Measurement, Point, Results
-from harness.experiments.msdj_tpcc import model
+from harness.experiments.base import Measurement, Point, Results, Runs
+from harness.experiments.judged import judged
+from harness.experiments.msdj_tpcc import go_tpc, model
 from harness.experiments.msdj_tpcc.grid import BASE
+from harness.goals import Goal
 from harness.paths import Project
-from harness.runs import agreement, claims
-from harness.runs.session import Options, open_session
 from harness.tiers.simulated import SimulatedBench
 from harness.workloads.tpcc import consistency, driver, loading
 from harness.workloads.tpcc.connections import Address
@@ -33,7 +31,6 @@ from harness.workloads.tpcc.driver import Job
 from harness.workloads.tpcc.population import Population
 from harness.workloads.tpcc.scale import Scale
 
-_NAME: Final = "msdj_tpcc"
 _COMMAND: Final = "make bench ONLY=msdj_tpcc"
 _EMULATED: Final = "make emulated"
 _WAREHOUSES: Final = 10
@@ -53,16 +50,16 @@ _RATIO: Final = (
 _HOLDING: Final = "TPC-C, consistency conditions that hold, fewest"
 
 
-def measure(project: Project, console: Console) -> Iterator[Figure]:
+def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group: the model, then one server on a plain folder, loaded once."""
-    yield from _modelled(project, console)
-    yield from _emulated(project)
-    yield from _on_server(project, console)
+    yield from _modelled(runs, console)
+    yield from _emulated(runs)
+    yield from _on_server(runs.project, console)
 
 
-def _modelled(project: Project, console: Console) -> Iterator[Figure]:
+def _modelled(runs: Runs, console: Console) -> Iterator[Goal]:
     """The paper's grid at its full size, run now, and the claims that it decides."""
-    with open_session(project, _NAME, "simulated", Options(scale="paper")) as session:
+    with runs.open("simulated", scale="paper") as session:
         points = [point for point in session.points if point.values["variant"] == BASE]
         console.print(f"{len(points)} points of 150 GB and five hours, in virtual time")
         bench = session.bench
@@ -74,49 +71,41 @@ def _modelled(project: Project, console: Console) -> Iterator[Figure]:
 
         begin = time.monotonic()
         with ThreadPoolExecutor(bench.parallel) as pool:
-            runs = list(pool.map(one, points))
+            found = list(pool.map(one, points))
         elapsed_s = time.monotonic() - begin
-    yield _figure("150 GB, five hours, one mode, two at a time", [t for _, t in runs], "< 60", "s")
+    yield _figure("150 GB, five hours, one mode, two at a time", [t for _, t in found], "< 60", "s")
     yield _figure(f"150 GB, five hours, {len(points)} points", [elapsed_s], "< 300", "s")
-    pairs = list(zip(points, runs, strict=True))
+    pairs = list(zip(points, found, strict=True))
     table = pd.DataFrame([{**p.values, **run.metrics, "point": p.id} for p, (run, _) in pairs])
     series = {p.id: run.series for p, (run, _) in pairs}
     results = Results("simulated", table, series, lambda _: None)
-    for row in claims.judge(project, _NAME, results).itertuples():
-        low, high = row.expected
-        goal = f">= {low:g} and <= {high:g}"
-        name = f"{row.place}: {row.statement} (paper: {row.published})"
-        if row.verdict == claims.NOT_RUN:
-            reason = "it is decided by another tier or by variants"
-            yield Figure(f"msdj_tpcc: {name}", row.unit, goal, _COMMAND, missing=reason)
-        else:
-            yield _figure(name, [float(row.value)], goal, row.unit)
+    yield from judged(runs, results, _COMMAND, "it is decided by another tier or by variants")
 
 
-def _emulated(project: Project) -> Iterator[Figure]:
+def _emulated(runs: Runs) -> Iterator[Goal]:
     """The authors' run beside its simulation."""
     what = "write amplification, emulated against simulated, largest deviation"
     try:
-        table = agreement.compare(project, _NAME)
+        table = runs.compare()
     except BadParameter as error:
-        yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, missing=str(error))
+        yield Goal(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, missing=str(error))
         return
     deviation = float((table.waf_ratio - 1.0).abs().max())
-    yield Figure(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, [deviation])
+    yield Goal(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, [deviation])
 
 
-def _on_server(project: Project, console: Console) -> Iterator[Figure]:
+def _on_server(project: Project, console: Console) -> Iterator[Goal]:
     try:
         mysql.find_programs()
     except HarnessError as error:
         for what, goal in ((_LOAD, "< 60"), (_RATIO, ">= 1"), (_HOLDING, "== 12")):
-            yield Figure(f"msdj_tpcc: {what}", "", goal, _COMMAND, missing=str(error))
+            yield Goal(f"msdj_tpcc: {what}", "", goal, _COMMAND, missing=str(error))
         return
     with mysql.new_folder(mysql.folder_below(project.raw)) as folder:
         yield from _measured(folder, project, console)
 
 
-def _measured(folder: Path, project: Project, console: Console) -> Iterator[Figure]:
+def _measured(folder: Path, project: Project, console: Console) -> Iterator[Goal]:
     with mysql.run(folder, _SETTINGS) as server:
         address = {**server.address, "database": loading.DATABASE}
         checks = _Checks(address)
@@ -163,13 +152,13 @@ def _figure(
     goal: str,
     unit: str,
     context: dict[str, object] | None = None,
-) -> Figure:
-    return Figure(f"msdj_tpcc: {what}", unit, goal, _COMMAND, samples, context=context or {})
+) -> Goal:
+    return Goal(f"msdj_tpcc: {what}", unit, goal, _COMMAND, samples, context=context or {})
 
 
 def _beside_go_tpc(
     server: Server, address: Address, checks: _Checks, project: Project, console: Console
-) -> Iterator[Figure]:
+) -> Iterator[Goal]:
     """Both in turns on the same data, each round in the other order; the ratio of each round."""
     try:
         peer, missing = go_tpc.built(project.build / "go-tpc"), ""
@@ -188,7 +177,7 @@ def _beside_go_tpc(
             checks.check()
     yield _figure("TPC-C, TpmC on an undelayed device", ours, "", "1/min")
     if peer is None:
-        yield Figure(f"msdj_tpcc: {_RATIO}", "ratio", ">= 1", _COMMAND, missing=missing)
+        yield Goal(f"msdj_tpcc: {_RATIO}", "ratio", ">= 1", _COMMAND, missing=missing)
         return
     ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
     context: dict[str, object] = {
@@ -213,3 +202,6 @@ def _killed_run(server: Server, address: Address) -> None:
         server.kill()
         with suppress(ServerError):
             running.result()
+
+
+BENCHMARKS: Final = {"msdj_tpcc": (measure,)}

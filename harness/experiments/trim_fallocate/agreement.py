@@ -7,29 +7,26 @@ when the journal commits; it is taken from each emulated run, phase by phase.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
-from harness.errors import BadParameter
-from harness.experiments.base import Scalar
+from harness.experiments.base import Agreement, Runs, Scalar
+from harness.experiments.beside import here_or_published
+from harness.experiments.this_machine import plain, write_profile
 from harness.experiments.trim_fallocate import hash_batches, model
 from harness.paths import Project
-from harness.runs.agreement.this_machine import plain, write_profile
-from harness.runs.session import Options, open_session
 from harness.tiers.simulated import SimulatedBench
 
-_EXPERIMENT: Final = "trim_fallocate"
 _COMPARED: Final = ("extents_per_file", "trim_commands", "trim_bytes", "temp_written_bytes")
 _AMPLIFICATION: Final = ("waf_ratio", "last_waf_ratio")
 _VALUES: Final = ("device", "trim", "preallocation_bytes", "work_mem_bytes", "repetitions")
 _HISTOGRAMS: Final = ("extent_length_histogram", "trim_length_histogram")
 
 
-def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
+def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     """One row per emulated hash join that has been run here, or else that is published.
 
     What the emulated tier measures does not depend on the model beside it, so what was published
@@ -37,15 +34,11 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
     trimmed there is no ratio of TRIMs. Columns extent_length_histogram_* and
     trim_length_histogram_* have the distributions as texts, counts by power of two of 4 KiB.
     """
-    with open_session(project, _EXPERIMENT, "emulated", options) as session:
-        table, series = session.results.table, session.results.series
-        devices = {name: session.bench.profile_name(name) for name in session.bench.devices}  # type: ignore[attr-defined]
-    file = project.results / f"{_EXPERIMENT}.emulated.csv"
-    if table.empty and file.is_file():
-        table = pd.read_csv(file, dtype={"point": str})
-        series = json.loads(file.with_suffix(".series.json").read_text())
-    if table.empty:
-        raise BadParameter(f"{_EXPERIMENT} has not been run here: make emulated")
+    with runs.open("emulated", **options) as session:
+        results, bench = session.results, session.bench
+        devices = {name: bench.profile_name(name) for name in bench.devices}
+    results = here_or_published(runs, results)
+    table, project = results.table, runs.project
     rows = []
     for point in table[table.workload == "hash_join"].to_dict("records"):
         metrics, found = _simulated(project, devices, point)
@@ -55,7 +48,7 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
             if metrics[name]:
                 row[f"{name}_ratio"] = point[name] / metrics[name]
         for name in _HISTOGRAMS:
-            row[f"{name}_emulated"] = _text(series[str(point["point"])][name])
+            row[f"{name}_emulated"] = _text(results.series[str(point["point"])][name])
             row[f"{name}_simulated"] = _text(found[name])
         rows.append(row)
     return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
@@ -120,3 +113,6 @@ def _host(project: Project, point: Mapping[str, Any]) -> Path:
             },
         },
     )
+
+
+AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)

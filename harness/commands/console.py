@@ -1,0 +1,25 @@
+"""What the commands have in common: where they print, and how they read NAME=VALUE."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from harness.errors import BadParameter
+
+
+def terminal(width_without: int = 120) -> Console:
+    """As wide as the terminal; wide enough for the tables (in columns) where there is none."""
+    return Console(width=None if sys.stdout.isatty() else width_without)
+
+
+def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Texts such as NAME=VALUE, as given with an option. Raises BadParameter."""
+    found = {}
+    for text in texts or []:
+        name, separator, value = text.partition("=")
+        if not separator or not name or not value:
+            raise BadParameter(f"{option} {text!r}: write it as NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found

@@ -1,0 +1,176 @@
+"""What a result depends on, derived: modules, data files beside them, parts of the core.
+
+A study's run on a tier begins in two modules: the one that its function in `runs` comes from, and
+the tier's. Whatever these import is reached, within functions too, and so is a module that they
+name in full in a string (a process that is started with `-m`), and what is not Python in a folder
+that a module is reached in. A package's own `__init__` counts if something is imported from it that
+is no module: house style keeps state and effects out of it. What only a type checker sees is not
+reached.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from harness import experiments
+from harness.experiments.base import Experiment
+from harness.paths import Project
+from harness.system import core_sources
+from harness.system.files import write_atomically
+
+_JUDGED: Final = ("harness.runs.claims", "harness.plots")
+_SHOWN: Final = ("harness.runs.session", "harness.runs.journal", "harness.lab")
+"""Of these the files themselves: they reach what all tiers and studies need."""
+
+_NAME: Final = re.compile(r"\w+(\.\w+)+")
+_NOT_DATA: Final = (".py", ".pyi", ".so", ".md", "")
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Files by a name that is the same everywhere, and the names that are used of the core."""
+
+    files: dict[str, Path]
+    core: frozenset[str]
+
+    def digest(self) -> str:
+        """Of all their contents."""
+        digest = hashlib.sha256(core_sources.digest(self.core).encode())
+        for name, path in sorted(self.files.items()):
+            digest.update(f"{name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+
+def run_of(experiment: Experiment, tier: str) -> Reached:
+    """What a point of the experiment passes through on a tier."""
+    return reached([experiment.runs[tier].__module__, f"harness.tiers.{tier}"])
+
+
+def shown_of(experiment: Experiment) -> Reached:
+    """What chooses its points, and makes tables, figures and verdicts of their results."""
+    own = type(experiment).__module__
+    made = reached([f"{own}.figures", experiment.parameters.__module__, *_JUDGED])
+    shown = {name: path for name in (own, *_SHOWN) if (path := _file(name)) is not None}
+    return Reached({**made.files, **shown}, made.core)
+
+
+def publish(project: Project) -> None:
+    """Writes data/code/STUDY.TIER.json, which DVC's stages depend on. Leaves equal files alone.
+
+    Raises DataFolderError if the core in use was not built of the checkout's sources.
+    """
+    core_sources.check(project.root / "harness" / "core")
+    for name in experiments.names():
+        experiment = experiments.find(name)
+        shown = shown_of(experiment).digest()
+        for tier in experiment.tiers:
+            digests = {"run": run_of(experiment, tier).digest(), "shown": shown}
+            _write(project.code / f"{name}.{tier}.json", digests)
+        if experiment.agreement:
+            compared = reached([experiment.agreement.compare.__module__]).digest()
+            _write(project.code / f"{name}.agreement.json", {"compared": compared})
+
+
+def _write(path: Path, digests: dict[str, str]) -> None:
+    data = (json.dumps(digests, indent=1) + "\n").encode()
+    if not path.is_file() or path.read_bytes() != data:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
+
+
+def reached(roots: Iterable[str]) -> Reached:
+    """Everything that these modules (full names) import, and so on."""
+    modules: dict[str, Path] = {}
+    core: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        path = _file(name)
+        if name in modules or path is None:
+            continue
+        modules[name] = path
+        imported, used = _read(name, path)
+        waiting += imported
+        core |= used
+    data = {
+        f"{name.rpartition('.')[0]}/{path.name}": path
+        for name, module in modules.items()
+        for path in module.parent.iterdir()
+        if path.is_file() and path.suffix not in _NOT_DATA
+    }
+    return Reached({**modules, **data}, frozenset(core))
+
+
+@cache
+def _file(name: str) -> Path | None:
+    """The file of a module by its full name; None if there is no Python file of that name."""
+    top, *rest = name.split(".")
+    package = _folder(top)
+    if package is None:
+        return None
+    place = package.joinpath(*rest)
+    if place.with_suffix(".py").is_file() and rest:
+        return place.with_suffix(".py")
+    init = place / "__init__.py"
+    return init if init.is_file() else None
+
+
+@cache
+def _folder(top: str) -> Path | None:
+    """Of a package; None if there is none of that name."""
+    try:
+        file = import_module(top).__file__
+    except ImportError:
+        return None
+    return Path(file).parent if file and file.endswith("__init__.py") else None
+
+
+@cache
+def _read(name: str, path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Modules that a file imports or names, and what it uses of the core."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    ours = {name.partition(".")[0], "harness"}
+    imported: set[str] = set()
+    core: set[str] = set()
+    for node in _executed(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported |= set(_from(node, name, path, ours))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            imported |= {node.value} if _NAME.fullmatch(node.value) else set()
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            core |= {node.attr} if node.value.id == "_core" else set()
+    kept = frozenset(found for found in imported if found.partition(".")[0] in ours)
+    return kept, frozenset(core)
+
+
+def _executed(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that only a type checker sees."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from _executed(node)
+
+
+def _from(node: ast.ImportFrom, name: str, path: Path, ours: set[str]) -> Iterator[str]:
+    """`from M import N`: module M.N if there is one, else M."""
+    base = node.module or ""
+    if node.level:
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for _ in range(node.level - 1):
+            package = package.rpartition(".")[0]
+        base = f"{package}.{base}".rstrip(".")
+    for alias in node.names:
+        inner = f"{base}.{alias.name}"
+        yield inner if inner.partition(".")[0] in ours and _file(inner) else base

@@ -1,0 +1,75 @@
+"""`harness report`: the pages that show everything, made anew if what they show has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import yaml
+from rich.console import Console
+
+import harness
+from harness.drives import fingerprint
+from harness.paths import Project
+from harness.runs import fresh
+
+_INDEX: Final = "index"
+_SAID: Final = ".claims.txt"
+
+
+def make(project: Project, console: Console) -> Path:
+    """Executes the notebooks that no study owns, writes the report, and prints the claims.
+
+    Each of them only if something that it shows has changed since. Returns the report's page.
+    """
+    project.report.mkdir(parents=True, exist_ok=True)
+    made = fresh.Made(project.report)
+    for name in _of_no_study(project):
+        _execute(project, name, made)
+    page, said = project.report / "index.html", project.report / _SAID
+    if not (made.is_fresh(_INDEX, _index_digest(project, console), page) and said.is_file()):
+        _write(project, said, console)
+        made.note(_INDEX, _index_digest(project, console))
+    console.file.write(said.read_text(encoding="utf-8"))
+    return page
+
+
+def _index_digest(project: Project, console: Console) -> str:
+    """The page lists which notebooks there are; the claims are printed for this terminal."""
+    pages = sorted(path.stem for path in project.report.glob("*.html"))
+    return _digest(project, [], str(console.width), str(console.is_terminal), *pages)
+
+
+def _of_no_study(project: Project) -> list[str]:
+    """Notebooks that no stage executes."""
+    stages = yaml.safe_load(project.params.read_text())["pipeline"]["simulated"].values()
+    return sorted(
+        path.stem for path in project.notebooks.glob("*.ipynb") if path.stem not in stages
+    )
+
+
+def _execute(project: Project, name: str, made: fresh.Made) -> None:
+    page = project.report / f"{name}.html"
+    shown = _digest(project, [project.notebooks / f"{name}.ipynb"])
+    if not made.is_fresh(name, shown, page):
+        from harness.runs import notebooks
+
+        notebooks.execute(project, name, {"tier": "simulated"})
+        made.note(name, shown)
+
+
+def _write(project: Project, said: Path, console: Console) -> None:
+    from harness.runs import report
+
+    report.write(project)
+    with console.capture() as captured:
+        report.print_claims(project, console)
+    said.write_text(captured.get(), encoding="utf-8")
+
+
+def _digest(project: Project, also: Iterable[Path], *texts: str) -> str:
+    """Of everything that can be shown: results, claims, profiles, this package, this machine."""
+    data = [project.results, project.figures, project.published, project.profiles, project.params]
+    package = Path(harness.__file__).parent
+    return fresh.digest_of([*data, package, *also], str(fingerprint.machine()), *texts)

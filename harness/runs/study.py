@@ -1,0 +1,49 @@
+"""What a study's own tools are given: the face of `runs` that experiments/base describes."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness import experiments
+from harness.experiments.base import Results
+from harness.paths import Project
+from harness.runs import claims, published, session
+from harness.runs.session import Options, Session
+
+
+@dataclass(frozen=True)
+class StudyRuns:
+    """One study's sessions, results and claims; see experiments.base.Runs."""
+
+    project: Project
+    name: str
+
+    def open(self, tier: str, **options: Any) -> AbstractContextManager[Session]:
+        """A session on a tier; options as in session.Options. Raises HarnessError."""
+        return session.open_session(self.project, self.name, tier, Options(**options))
+
+    def published(self, tier: str) -> Results:
+        """What was published last; empty if there is nothing."""
+        return published.results(self.project, self.name, tier)
+
+    def judge(self, results: Results) -> pd.DataFrame:
+        """The study's claims, by these results."""
+        return claims.judge(self.project, self.name, results)
+
+    def compare(self, **options: Any) -> pd.DataFrame:
+        """The study's agreement. Raises BadParameter if nothing has been run on tier emulated."""
+        agreement = experiments.find(self.name).agreement
+        assert agreement is not None, f"{self.name} compares nothing"
+        return agreement.compare(self, **options)
+
+    def host_name(self) -> str:
+        """The simulated tier's host profile in params.yaml."""
+        return session.host_name(self.project, self.name)
+
+    def device_name(self, device: str) -> str:
+        """The profile of a device of the simulated tier in params.yaml."""
+        return session.device_name(self.project, self.name, device)
