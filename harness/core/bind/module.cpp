@@ -399,7 +399,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The compiled core of the harness: device models, join engine, storage.";
   // What it was built of, as JSON: see sources.py.
   m.attr("sources") =
-#include "sources.inc"
+#include "generated/sources.inc"
       ;
   nb::register_exception_translator(flashlab::translate);
   flashlab::bind::bind_devices(m);
