@@ -28,7 +28,7 @@ from harness.experiments.delayed_trim.grid import OWN
 from harness.paths import Project
 from harness.runs.session import Options, default_parameters, modelled, open_session
 from harness.system import filesystems
-from harness.system.filesystems import COMMIT_S, INODES
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import Cancel
 from harness.tiers.hardware import RealDevice, is_journal_apart
 from harness.units import format_bytes
@@ -215,32 +215,18 @@ class _PlanDevice(RealDevice):
         self._note("write the input", command, written)
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """What mke2fs is told; the rest writes through the file system."""
-        del dirty_bytes, discard, commit_s, journal_mode
-        whole = size_bytes or self._part_bytes
+        sized = spec.sized(self._part_bytes)
         if self._journal is not None:
             data, journal = guard.Part(self._drive), guard.Part(self._journal)
-            apart, home = external_journal.steps(
-                data, journal, size_bytes=whole, journal_bytes=journal_bytes, inodes=inodes
-            )
+            apart, home = external_journal.steps(data, journal, sized)
             self._bench.journal_steps.append(apart)
             self._bench.steps.append(home)
             raise _Enough
-        command = filesystems.make_command(
-            self._part, whole, inodes=inodes, journal_bytes=journal_bytes
-        )
-        self._note("make a file system", command, inodes * filesystems.INODE_BYTES + journal_bytes)
+        command = filesystems.make_command(self._part, sized)
+        written = spec.inodes * filesystems.INODE_BYTES + spec.journal_bytes
+        self._note("make a file system", command, written)
         raise _Enough
         yield  # a generator, as `contextmanager` wants one
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harness import _core
 from harness.devices.profiles import DeviceProfile, HostProfile, NamedRange
 from harness.devices.write_shares import Writes
-from harness.system.filesystems import COMMIT_S, INODES
+from harness.system.filesystems import Ext4Spec
 from harness.workloads.ageing import Ageing
 
 DATA_OFFSET_BYTES: Final = 1 << 20
@@ -77,25 +77,11 @@ class Device(Protocol):
         """How many times slower than the clock the device's time runs; software's does not."""
         ...
 
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> AbstractContextManager[Path]:
+    def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """An empty ext4 on the device, before `begin`: mounted for as long as the block runs.
 
-        `size_bytes` 0: as large as the device. `dirty_bytes`: how much that is not written yet the
-        kernel may hold of it, half of that before it begins to write in the background; 0: as much
-        as it likes. `discard`: the device is told what was deleted. `inodes`: how many files there
-        may be. `commit_s`: how often its journal commits, in the device's time. `journal_mode`,
-        `journal_bytes`: see system/filesystems. Yields the folder. Raises TargetError (a device
-        that knows no discard is to have it), and MissingTool without e2fsprogs.
+        `commit_s` of the spec counts in the device's time. Yields the folder. Raises TargetError (a
+        device that knows no discard is to have it), and MissingTool without e2fsprogs.
         """
         ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,7 +26,7 @@ from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
 from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
-from harness.system.filesystems import COMMIT_S, INODES
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import Cancel, CpuCosts
 from harness.tiers.hardware import write_records
 from harness.workloads import ageing as ageing_job
@@ -65,28 +66,10 @@ class EmulatedDevice:
         return self._storage
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """Made at once: to the drive it has been there since long ago."""
-        with filesystems.ext4(
-            self._device.path,
-            size_bytes,
-            dirty_bytes=dirty_bytes,
-            commit_s=commit_s * self.slowdown,
-            discard=discard,
-            inodes=inodes,
-            journal_mode=journal_mode,
-            journal_bytes=journal_bytes,
-        ) as folder:
+        by_the_clock = replace(spec, commit_s=spec.commit_s * self.slowdown)
+        with filesystems.ext4(self._device.path, by_the_clock) as folder:
             self._folder = folder
             try:
                 yield folder

@@ -34,7 +34,7 @@ from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
 from harness.system import filesystems
-from harness.system.filesystems import COMMIT_S, INODES
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
@@ -108,17 +108,7 @@ class RealDevice(ABC):
         self._placed[offset_bytes] = contents
 
     @abstractmethod
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> AbstractContextManager[Path]:
+    def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """See tiers.base.Device."""
 
     @abstractmethod
@@ -173,30 +163,11 @@ class FileDevice(RealDevice):
         self.size_bytes = target.size_bytes
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
         self._emptied()
-        with filesystems.ext4_in(
-            self._target.path,
-            DATA_OFFSET_BYTES,
-            size_bytes or self._target.size_bytes - DATA_OFFSET_BYTES,
-            dirty_bytes=dirty_bytes,
-            discard=discard,
-            inodes=inodes,
-            commit_s=commit_s,
-            journal_mode=journal_mode,
-            journal_bytes=journal_bytes,
-        ) as folder:
+        sized = spec.sized(self._target.size_bytes - DATA_OFFSET_BYTES)
+        with filesystems.ext4_in(self._target.path, DATA_OFFSET_BYTES, sized) as folder:
             yield folder
 
     def age(self, ageing: Ageing) -> None:
@@ -238,49 +209,24 @@ class DriveDevice(RealDevice):
                 filesystems.discard(drive.path, 0, drive.size_bytes)
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
-        """On the part of the drive that the point uses, or on its first `size_bytes`.
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
+        """On the part of the drive that the point uses, or on its first `spec.size_bytes`.
 
         A journal of its own holds data, too: see external_journal.
         """
         self._emptied()
+        sized = spec.sized(self._part_bytes)
         if self._is_journal_apart:
             assert self._journal is not None
-            if journal_mode != "journal":
-                raise TargetError(f"a journal apart is for data=journal, not for {journal_mode}")
-            with external_journal(
-                self._drive,
-                self._journal,
-                size_bytes=size_bytes or self._part_bytes,
-                dirty_bytes=dirty_bytes,
-                commit_s=commit_s,
-                discard=discard,
-                inodes=inodes,
-                journal_bytes=journal_bytes,
-            ) as folder:
+            if spec.journal_mode != "journal":
+                raise TargetError(
+                    f"a journal apart is for data=journal, not for {spec.journal_mode}"
+                )
+            with external_journal(self._drive, self._journal, sized) as folder:
                 yield folder
             return
         self._permit("make a file system", 0)
-        with filesystems.ext4(
-            self.path,
-            size_bytes or self._part_bytes,
-            dirty_bytes=dirty_bytes,
-            discard=discard,
-            inodes=inodes,
-            commit_s=commit_s,
-            journal_mode=journal_mode,
-            journal_bytes=journal_bytes,
-        ) as folder:
+        with filesystems.ext4(self.path, sized) as folder:
             yield folder
 
     def age(self, ageing: Ageing) -> None:

@@ -26,7 +26,7 @@ from harness.devices.profiles import (
 from harness.devices.scaling import scaled_to
 from harness.devices.write_shares import Writes, shares_of
 from harness.errors import BadParameter, TargetError, UnknownName
-from harness.system.filesystems import COMMIT_S, INODES
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import Cancel, CpuCosts
 from harness.units import format_bytes
 from harness.workloads.ageing import Ageing
@@ -62,19 +62,9 @@ class SimulatedDevice:
         """Mounts the records without a copy."""
         self.storage.mount(offset_bytes, contents.view(np.uint8))
 
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> AbstractContextManager[Path]:
+    def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """Virtual time has no kernel. Raises TargetError, always."""
-        del size_bytes, dirty_bytes, discard, inodes, commit_s, journal_mode, journal_bytes
+        del spec
         raise TargetError(
             "a simulated device has no file system of the kernel's: use the tier emulated or "
             "hardware"

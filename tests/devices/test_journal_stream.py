@@ -24,6 +24,7 @@ from harness.errors import BadParameter, TargetError
 from harness.probes import bpftrace, places
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench
@@ -94,7 +95,7 @@ def test_the_journals_bytes_are_the_traces_and_the_devices(
         bench.open_device("ssd", 0, overrides=overrides, seed=0, size_bytes=256 * MIB) as device,
     ):
         device.age(Ageing(region_bytes=192 * MIB, written_bytes=256 * MIB, block_bytes=16384))
-        with device.filesystem(journal_mode="journal", journal_bytes=8 * MIB) as folder:
+        with device.filesystem(Ext4Spec(journal_mode="journal", journal_bytes=8 * MIB)) as folder:
             journal = journal_of(filesystems.device_of(folder))
             device.streams(journal)
             device.begin()
@@ -158,7 +159,7 @@ def test_the_journal_is_in_blocks_of_its_own(tmp_path: Path, overrides: dict[str
     assert isinstance(profile, SsdProfile)
     with created(spec, new_name()) as device:
         device.set_speed("virtual")
-        filesystems._make(device.path, 0, offset_bytes=0, journal_bytes=8 * MIB)
+        filesystems.make(device.path, Ext4Spec(journal_bytes=8 * MIB))
         journal = journal_of(device.path)
         device.set_ranges(journal)
         with live_data.mounted(device.path, tmp_path / "mount", "-o", "data=journal") as folder:
@@ -191,7 +192,7 @@ def test_data_in_the_journal_survives_power_cuts(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     with created(small(overrides=STREAMS), new_name()) as device:
         device.set_speed("real", 1)
-        filesystems._make(device.path, 0, offset_bytes=0, journal_bytes=8 * MIB)
+        filesystems.make(device.path, Ext4Spec(journal_bytes=8 * MIB))
         device.set_ranges(journal_of(device.path))
         for cut in range(2):
             with live_data.mounted(device.path, mount, "-o", "data=journal"):

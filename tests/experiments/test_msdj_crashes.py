@@ -28,6 +28,7 @@ from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.runs import claims
 from harness.system import filesystems
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.workloads.tpcc import loading
 from harness.workloads.tpcc.connections import connected, execute
@@ -385,11 +386,11 @@ def test_a_file_system_is_mounted_again_and_checked(tmp_path: Path) -> None:
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(64 << 20)
-    filesystems.make(image, journal_bytes=4 << 20)
+    filesystems.make(image, Ext4Spec(journal_bytes=4 << 20))
     for journal_mode in filesystems.JOURNAL_MODES:
         with (
             suppress(FileExistsError),
-            filesystems.mounted(image, journal_mode=journal_mode) as folder,
+            filesystems.mounted(image, Ext4Spec(journal_mode=journal_mode)) as folder,
         ):
             (folder / "kept").mkdir()
     assert filesystems.check(image) == ""

@@ -41,6 +41,7 @@ from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, leases, mounts
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, Device
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpcc import consistency, driver, loading
@@ -136,10 +137,12 @@ def run_point(
     ):
         _use(device, v)
         with device.filesystem(
-            dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
-            journal_mode=mode.journal_mode,
-            journal_bytes=int(v["journal_bytes"]),
-            commit_s=filesystems.COMMIT_S * float(v["size_ratio_to_paper"]),
+            Ext4Spec(
+                dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
+                journal_mode=mode.journal_mode,
+                journal_bytes=int(v["journal_bytes"]),
+                commit_s=filesystems.COMMIT_S * float(v["size_ratio_to_paper"]),
+            )
         ) as folder:
             point = _Point(v, mode, bench, device, folder, _settings(v, mode, device, redo))
             measured = point.run(lease.new_folder(traces, "recording-") / "block.parquet")

@@ -33,6 +33,7 @@ from harness.experiments.base import Measurement, Scalar
 from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
 from harness.probes import analysis
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import Bench, Device
 from harness.workloads import tpch_tables
 from harness.workloads.tpch_tables import LARGE, SMALL, TABLES, Table, TableFiles
@@ -97,8 +98,10 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
     ) as device:
         with (
             device.filesystem(
-                size_bytes=int(v.get("file_system_bytes", needed_bytes(v))),
-                dirty_bytes=round(float(v.get("dirty_ratio", _DIRTY_RATIO)) * cache_bytes),
+                Ext4Spec(
+                    size_bytes=int(v.get("file_system_bytes", needed_bytes(v))),
+                    dirty_bytes=round(float(v.get("dirty_ratio", _DIRTY_RATIO)) * cache_bytes),
+                )
             ) as folder,
             postgres.run(
                 postgres.folder_below(raw), _settings(cache_bytes), bounded=True

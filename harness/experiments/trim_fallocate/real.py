@@ -39,6 +39,7 @@ from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, leases, mounts
+from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import Bench, Device
 from harness.units import format_bytes
 from harness.workloads import tpch_tables
@@ -109,10 +110,12 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
         recordings = lease.new_folder(traces, "recording-")
         with (
             device.filesystem(
-                dirty_bytes=round(float(v["dirty_ratio"]) * page_cache_bytes),
-                discard=trim == "discard",
-                inodes=_INODES,
-                commit_s=float(v["commit_s"]),
+                Ext4Spec(
+                    dirty_bytes=round(float(v["dirty_ratio"]) * page_cache_bytes),
+                    discard=trim == "discard",
+                    inodes=_INODES,
+                    commit_s=float(v["commit_s"]),
+                )
             ) as folder,
             postgres.run(
                 postgres.folder_below(raw),
