@@ -29,7 +29,7 @@ from harness.paths import Project
 from harness.runs.session import Options, default_parameters, modelled, open_session
 from harness.system import filesystems
 from harness.system.filesystems import Ext4Spec
-from harness.tiers.base import Cancel
+from harness.tiers.base import Cancel, DeviceRequest
 from harness.tiers.hardware import RealDevice, is_journal_apart
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
@@ -275,24 +275,14 @@ class _PlanBench:
         return fingerprint.of_drive(self._drives[device])
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[RealDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[RealDevice]:
         """A stand-in; before it, the discard that empties the drive."""
-        del needed_bytes, seed, trace
-        drive, journal = self._drives[device], self._journals.get(device)
-        if not is_journal_apart(overrides):
+        drive, journal = self._drives[request.device], self._journals.get(request.device)
+        if not is_journal_apart(request.overrides):
             journal = None
         for which, steps in ((drive, self.steps), (journal, self.journal_steps)):
             if which is not None and which.trim:
                 command = ("blkdiscard", str(guard.part_of(which)))
                 time_s = which.size_bytes / _DISCARD_BYTES_PER_S
                 steps.append(Step("empty the drive", command, 0, time_s))
-        yield _PlanDevice(drive, journal, self, size_bytes)
+        yield _PlanDevice(drive, journal, self, request.size_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -44,8 +44,27 @@ class Cancel(_core.Cancel):
         super().set()
 
 
-class Device(Protocol):
-    """A device under test, ready for the engine."""
+@dataclass(frozen=True, kw_only=True)
+class DeviceRequest:
+    """A device that a point asks its bench for.
+
+    `device`: the experiment's name for it. `needed_bytes`: the room that there must be at least.
+    `overrides`: parameters that are not the profile's. `seed` varies what repetitions may vary.
+    `trace`: record the kernel's block requests, where there is a kernel. `size_bytes`: a smaller
+    drive of the same kind (devices/scaling), where drives are modelled; a real one has at least
+    that much room; 0: the drive as it is.
+    """
+
+    device: str
+    needed_bytes: int = 0
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    trace: bool = False
+    size_bytes: int = 0
+
+
+class DeviceUnderTest(Protocol):
+    """What a bench opens: ready for the engine."""
 
     @property
     def storage(self) -> _core.Storage:
@@ -158,21 +177,10 @@ class Bench(Protocol):
         """What a result on this device depends on: profile digests, or a machine's fingerprint."""
         ...
 
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> AbstractContextManager[Device]:
-        """A device with at least that much room. `seed` varies what repetitions may vary.
+    def open_device(self, request: DeviceRequest) -> AbstractContextManager[DeviceUnderTest]:
+        """The device, for as long as the block runs.
 
-        `trace`: record the kernel's block requests, where there is a kernel. `size_bytes`: a
-        smaller drive of the same kind (devices/scaling), where drives are modelled; a real one
-        has at least that much room. 0: the drive as it is. Raises BadParameter for a size that it
-        cannot have.
+        Raises UnknownName, BadParameter (a size or a parameter that it cannot have), TargetError
+        (too little room).
         """
         ...

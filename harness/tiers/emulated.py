@@ -27,7 +27,7 @@ from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
 from harness.system.filesystems import Ext4Spec
-from harness.tiers.base import Cancel, CpuCosts
+from harness.tiers.base import Cancel, CpuCosts, DeviceRequest
 from harness.tiers.hardware import write_records
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
@@ -243,25 +243,17 @@ class EmulatedBench:
         return {"profile": profile.digest(), **fingerprint.machine()}
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[EmulatedDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[EmulatedDevice]:
         """A new drive. A disk's platters stand at an angle that `seed` sets."""
-        del needed_bytes
-        spec = self._spec(device, overrides, seed).model_copy(update={"size_bytes": size_bytes})
+        spec = self._spec(request.device, request.overrides, request.seed).model_copy(
+            update={"size_bytes": request.size_bytes}
+        )
         with live.created(spec) as made:
             if spec.slowdown == 0 and self._attempt > 1:
                 chosen = int(made.stats()["slowdown"])
                 slower = min(chosen << (self._attempt - 1), _SLOWEST)
                 made.set_speed("real", max(slower, chosen))
-            emulated = EmulatedDevice(made, self._trace_file() if trace else None)
+            emulated = EmulatedDevice(made, self._trace_file() if request.trace else None)
             try:
                 yield emulated
             except BaseException as error:

@@ -35,7 +35,7 @@ from harness.paths import Project
 from harness.probes import counters
 from harness.system import filesystems
 from harness.system.filesystems import Ext4Spec
-from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
+from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
@@ -109,7 +109,7 @@ class RealDevice(ABC):
 
     @abstractmethod
     def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
-        """See tiers.base.Device."""
+        """See tiers.base.DeviceUnderTest."""
 
     @abstractmethod
     def age(self, ageing: Ageing) -> None:
@@ -387,30 +387,20 @@ class HardwareBench:
         return guard.check(self._claimed_as(device), project=self._project)
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[RealDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[RealDevice]:
         """A real device takes neither seed nor trace; a drive is empty, where it can discard.
 
-        Of `overrides` it knows where writes are placed (`placement`): not by who they are from, or
-        a file system's journal apart (`range`).
+        Of its parameters it knows where writes are placed (`placement`): not by who they are from,
+        or a file system's journal apart (`range`).
         """
-        del seed, trace
-        self.check_placement(device, overrides)
+        self.check_placement(request.device, request.overrides)
         self._remarks = {}
         if self._target is not None:
-            self.identity(device)
-            yield self._file_of(max(needed_bytes, size_bytes))
+            self.identity(request.device)
+            yield self._file_of(max(request.needed_bytes, request.size_bytes))
             return
-        opened = self._drive_of(device)
-        opened.empty(size_bytes, journal_apart=is_journal_apart(overrides))
+        opened = self._drive_of(request.device)
+        opened.empty(request.size_bytes, journal_apart=is_journal_apart(request.overrides))
         try:
             yield opened
         finally:
@@ -460,7 +450,7 @@ class HardwareBench:
 def is_journal_apart(overrides: Mapping[str, str]) -> bool:
     """Whether a point wants its file system's journal to be placed apart.
 
-    `overrides`: as `open_device` gets them. Raises BadParameter for what is a model's only.
+    `overrides`: as of a DeviceRequest. Raises BadParameter for what is a model's only.
     """
     unknown = [name for name in overrides if name != "placement"]
     if unknown:

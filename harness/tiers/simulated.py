@@ -27,7 +27,7 @@ from harness.devices.scaling import scaled_to
 from harness.devices.write_shares import Writes, shares_of
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.system.filesystems import Ext4Spec
-from harness.tiers.base import Cancel, CpuCosts
+from harness.tiers.base import Cancel, CpuCosts, DeviceRequest
 from harness.units import format_bytes
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpch import CONTENT, RECORD_BYTES
@@ -112,7 +112,7 @@ class SimulatedDevice:
 
 
 @dataclass(frozen=True)
-class SimulatedMachine:
+class ModelledStack:
     """Profiles of a drive and of the host above it; `device_core` is what the core makes of it."""
 
     device: DeviceProfile
@@ -184,51 +184,39 @@ class SimulatedBench:
         return {"profile": profile.digest(), "host": host.digest()}
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[SimulatedDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[SimulatedDevice]:
         """A new drive, never used before. A disk's platters stand at an angle that `seed` sets."""
-        del trace  # no kernel, no requests of it
-        machine = self.machine(device, overrides=overrides, seed=seed, size_bytes=size_bytes)
+        stack = self.stack(request)
         storage = _core.VirtualStorage(
-            machine.device_core,
-            machine.host.to_core(),
+            stack.device_core,
+            stack.host.to_core(),
             cell_bytes=RECORD_BYTES,
             kept_bytes=CONTENT.itemsize,
             pool=self._pool,
         )
-        self._check_room(device, storage.capacity_bytes, needed_bytes)
-        yield SimulatedDevice(storage, machine.device, machine.host)
+        self._check_room(request.device, storage.capacity_bytes, request.needed_bytes)
+        yield SimulatedDevice(storage, stack.device, stack.host)
 
-    def machine(
-        self, device: str, *, overrides: Mapping[str, str], seed: int = 0, size_bytes: int = 0
-    ) -> SimulatedMachine:
+    def stack(self, request: DeviceRequest) -> ModelledStack:
         """A new drive and the host above it, for models of whole software.
 
-        `size_bytes`: a smaller flash drive of that kind; 0: as its profile says. Raises as
-        `new_model`.
+        They have no kernel whose requests could be traced, and check themselves whether there is
+        room. Raises as `new_model`.
         """
-        profile, host = self._load(device, {**self._overrides, **overrides})
-        if size_bytes and isinstance(profile, SsdProfile):
-            profile = scaled_to(profile, size_bytes)
+        profile, host = self._load(request.device, {**self._overrides, **request.overrides})
+        if request.size_bytes and isinstance(profile, SsdProfile):
+            profile = scaled_to(profile, request.size_bytes)
         profile = _behind_port(profile, host)
         parameters: _core.HddParameters | _core.SsdParameters
         if isinstance(profile, HddProfile):
             revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
-            turn = seed % _SEEDS_PER_REVOLUTION
+            turn = request.seed % _SEEDS_PER_REVOLUTION
             parameters = profile.to_core(
                 start_angle_ns=turn * revolution_ns // _SEEDS_PER_REVOLUTION
             )
         else:
             parameters = profile.to_core()
-        return SimulatedMachine(profile, parameters, host)
+        return ModelledStack(profile, parameters, host)
 
     def new_model(
         self,

@@ -29,6 +29,7 @@ from harness.probes.recorder import Recorder
 from harness.runs import claims
 from harness.system import filesystems
 from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import DeviceRequest
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.workloads.tpcc import loading
 from harness.workloads.tpcc.connections import connected, execute
@@ -196,8 +197,8 @@ class Lying(EmulatedBench):
     """Its drives acknowledge flushes, and forget them."""
 
     @contextmanager
-    def open_device(self, *arguments: Any, **options: Any) -> Iterator[EmulatedDevice]:
-        with super().open_device(*arguments, **options) as device:
+    def open_device(self, request: DeviceRequest) -> Iterator[EmulatedDevice]:
+        with super().open_device(request) as device:
             device.drive.set_honest_flush(honest=False)
             yield device
 
@@ -293,7 +294,7 @@ def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
     with (
         opened() as bench,
         bench.open_device(
-            "ssd", 0, overrides={}, seed=1, size_bytes=values["device_bytes"]
+            DeviceRequest(device="ssd", seed=1, size_bytes=values["device_bytes"])
         ) as device,
         real._loaded(4, raw) as loaded,
     ):
@@ -333,7 +334,7 @@ def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
     with (
         opened() as bench,
         bench.open_device(
-            "ssd", 0, overrides={}, seed=2, size_bytes=values["device_bytes"]
+            DeviceRequest(device="ssd", seed=2, size_bytes=values["device_bytes"])
         ) as device,
         real._loaded(values["warehouses"], raw) as loaded,
         Recorder(device.drive.path, trace, "page_commits"),

@@ -16,6 +16,7 @@ from harness.errors import BadParameter, TargetError, UnknownName
 from harness.probes import counters
 from harness.system import filesystems, mounts
 from harness.system.filesystems import PLAIN, Ext4Spec
+from harness.tiers.base import DeviceRequest
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
@@ -214,7 +215,7 @@ def test_a_file_of_the_hardware_tier_keeps_its_header(tmp_path: Path) -> None:
     target = tmp_path / "scratch"
     with HardwareBench(target) as bench:
         bench.reserve({"file": SIZE})
-        with bench.open_device("file", SIZE, overrides={}, seed=0) as device:
+        with bench.open_device(DeviceRequest(device="file", needed_bytes=SIZE)) as device:
             with device.filesystem(Ext4Spec(dirty_bytes=8 << 20)) as folder:
                 loop = Path(f"/sys/dev/block/{mounts.number_of(folder)}").resolve()
                 assert bdi(folder, "strict_limit") == "1"
@@ -230,7 +231,7 @@ def test_a_file_of_the_hardware_tier_keeps_its_header(tmp_path: Path) -> None:
 def test_virtual_time_has_no_file_system() -> None:
     with (
         SimulatedBench(PROFILES, {"hdd": "seagate_250gb"}, "athlon_2010") as bench,
-        bench.open_device("hdd", 0, overrides={}, seed=0) as device,
+        bench.open_device(DeviceRequest(device="hdd")) as device,
         pytest.raises(TargetError, match="tier emulated or hardware"),
         device.filesystem(PLAIN),
     ):

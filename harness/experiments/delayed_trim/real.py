@@ -19,7 +19,7 @@ from harness.errors import BadParameter, TargetError
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.delayed_trim.grid import OWN
 from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
-from harness.tiers.base import Bench
+from harness.tiers.base import Bench, DeviceRequest
 from harness.tiers.emulated import EmulatedDevice
 from harness.tiers.hardware import RealDevice
 from harness.workloads import fio
@@ -52,11 +52,12 @@ def run_point(values: Mapping[str, Scalar], bench: Bench) -> Measurement:
     if kind not in KINDS:
         raise BadParameter(f"delayed_trim: {kind} runs on tier simulated only")
     with bench.open_device(
-        str(values["device"]),
-        needed_bytes(values),
-        overrides={} if policy == OWN else {"trim": policy},
-        seed=0,
-        size_bytes=int(values.get("device_bytes", 0)),
+        DeviceRequest(
+            device=str(values["device"]),
+            needed_bytes=needed_bytes(values),
+            overrides={} if policy == OWN else {"trim": policy},
+            size_bytes=int(values.get("device_bytes", 0)),
+        )
     ) as device:
         assert isinstance(device, EmulatedDevice | RealDevice)
         metrics = KINDS[kind](values, device)

@@ -39,6 +39,7 @@ from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
 from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import DeviceRequest
 from harness.tiers.emulated import EmulatedBench
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute
@@ -76,11 +77,13 @@ def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> 
     v = dict(values)
     mode = page_writes.find(str(v["mode"]))
     with bench.open_device(
-        str(v["device"]),
-        int(v["device_bytes"]),
-        overrides=_STREAMS if mode.journal_stream else {},
-        seed=int(v["seed"]),
-        size_bytes=int(v["device_bytes"]),
+        DeviceRequest(
+            device=str(v["device"]),
+            needed_bytes=int(v["device_bytes"]),
+            overrides=_STREAMS if mode.journal_stream else {},
+            seed=int(v["seed"]),
+            size_bytes=int(v["device_bytes"]),
+        )
     ) as device:
         refused = _refused(device.drive, mode, v)
         if refused:
