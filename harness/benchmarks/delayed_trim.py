@@ -20,7 +20,6 @@ from harness.experiments.delayed_trim.grid import Parameters
 from harness.paths import Project
 from harness.runs import claims
 from harness.runs.session import Session, open_session
-from harness.tiers.simulated import SimulatedBench
 
 _COMMAND: Final = "make bench ONLY=delayed_trim"
 
@@ -30,9 +29,9 @@ def measure(project: Project, console: Console) -> Iterator[Figure]:
     with open_session(project, "delayed_trim", "simulated") as session:
         console.print("the whole grid in virtual time, from nothing")
         results, elapsed_s = _run(session)
-        parameters, bench = session.parameters, session.bench
+        parameters, bench = session.parameters, session.bench.models
         assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
+        assert bench is not None
         cells = calibrate.calibrate(parameters, bench, project.published).cells
     yield _figure(f"the whole grid, {len(results.table)} points", elapsed_s, "", "s")
     yield from _claims(project, results)

@@ -26,7 +26,6 @@ from harness.experiments.msdj_tpcc.grid import BASE
 from harness.paths import Project
 from harness.runs import agreement, claims
 from harness.runs.session import Options, open_session
-from harness.tiers.simulated import SimulatedBench
 from harness.workloads.tpcc import consistency, driver, loading
 from harness.workloads.tpcc.connections import Address
 from harness.workloads.tpcc.driver import Job
@@ -65,8 +64,8 @@ def _modelled(project: Project, console: Console) -> Iterator[Figure]:
     with open_session(project, _NAME, "simulated", Options(scale="paper")) as session:
         points = [point for point in session.points if point.values["variant"] == BASE]
         console.print(f"{len(points)} points of 150 GB and five hours, in virtual time")
-        bench = session.bench
-        assert isinstance(bench, SimulatedBench)
+        bench = session.bench.models
+        assert bench is not None
 
         def one(point: Point) -> tuple[Measurement, float]:
             begin = time.monotonic()

@@ -225,20 +225,19 @@ def _on_its_models(
 ) -> _Found:
     """What a fit finds on an experiment's simulated bench, as params.yaml has it."""
     from harness.runs.session import open_session
-    from harness.tiers.simulated import SimulatedBench
 
     with open_session(project, experiment, "simulated") as session:
-        parameters, bench = session.parameters, session.bench
+        parameters, models = session.parameters, session.bench.models
         assert isinstance(parameters, kind)
-        assert isinstance(bench, SimulatedBench)
-        return fit(parameters, bench, project.published)
+        assert models is not None
+        return fit(parameters, models, project.published)
 
 
 def _calibrate_sort_merge_join(write: bool) -> list[str]:
     from harness.experiments.sort_merge_join import calibrate as fitting
     from harness.experiments.sort_merge_join.grid import Parameters
     from harness.paths import find_project
-    from harness.runs.session import host_name
+    from harness.runs.parameters import host_name
 
     project = find_project()
     found = _on_its_models(project, "sort_merge_join", Parameters, fitting.calibrate)
@@ -252,7 +251,7 @@ def _calibrate_trim_fallocate(write: bool) -> list[str]:
     from harness.experiments.trim_fallocate.grid import Parameters
     from harness.paths import find_project
     from harness.runs import report
-    from harness.runs.session import device_name
+    from harness.runs.parameters import device_name
 
     project = find_project()
     found = _on_its_models(project, "trim_fallocate", Parameters, fitting.calibrate)
@@ -271,7 +270,7 @@ def _calibrate_msdj_tpcc(write: bool) -> list[str]:
     from harness.experiments.msdj_tpcc.grid import Parameters
     from harness.paths import find_project
     from harness.runs import report
-    from harness.runs.session import device_name
+    from harness.runs.parameters import device_name
 
     project = find_project()
     found = _on_its_models(project, "msdj_tpcc", Parameters, fitting.calibrate)
@@ -290,7 +289,7 @@ def _calibrate_delayed_trim(write: bool) -> list[str]:
     from harness.experiments.delayed_trim import calibrate as fitting
     from harness.experiments.delayed_trim.grid import Parameters
     from harness.paths import find_project
-    from harness.runs.session import device_name
+    from harness.runs.parameters import device_name
 
     project = find_project()
     found = _on_its_models(project, "delayed_trim", Parameters, fitting.calibrate)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from harness.devices.profiles import DeviceProfile, HostProfile, NamedRange
 from harness.devices.write_shares import Writes
 from harness.system.filesystems import Ext4Spec
 from harness.workloads.ageing import Ageing
+
+if TYPE_CHECKING:
+    from harness.devices.live import LiveDevice
+    from harness.tiers.simulated import SimulatedBench
 
 DATA_OFFSET_BYTES: Final = 1 << 20
 """Where an experiment's data begins on a device; what lies before belongs to the harness."""
@@ -92,6 +96,23 @@ class DeviceUnderTest(Protocol):
         ...
 
     @property
+    def drive(self) -> LiveDevice | None:
+        """The drive itself, for what no host does to one, such as to cut its power: None but for
+        an emulated one.
+        """
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The block device or file. Raises TargetError where there is no kernel."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+        ...
+
+    @property
     def slowdown(self) -> int:
         """How many times slower than the clock the device's time runs; software's does not."""
         ...
@@ -160,6 +181,32 @@ class Bench(Protocol):
     @property
     def devices(self) -> list[str]:
         """Names of the devices that this bench has."""
+        ...
+
+    @property
+    def models(self) -> SimulatedBench | None:
+        """The models in virtual time, if that is what points run on; None on a real kernel."""
+        ...
+
+    @property
+    def overrides(self) -> Mapping[str, str]:
+        """Profile parameters that are not the profiles'; empty where there are none."""
+        ...
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """Texts for the last point's record, as names of columns and what they say."""
+        ...
+
+    def profile_name(self, device: str) -> str:
+        """The profile behind a device. Raises UnknownName, and TargetError for a real one."""
+        ...
+
+    def check_placement(self, device: str, overrides: Mapping[str, str]) -> None:
+        """Whether a point with these parameters can be run: its writes placed as it wants.
+
+        Raises TargetError, BadParameter.
+        """
         ...
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:

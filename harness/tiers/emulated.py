@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,17 +21,19 @@ from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, NamedRange, load_device
 from harness.devices.write_shares import Writes
 from harness.drives import fingerprint
-from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
+from harness.errors import HarnessError, InvalidRun, MissingTool
+from harness.paths import Project
 from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
 from harness.system.filesystems import Ext4Spec
-from harness.tiers.base import Cancel, CpuCosts, DeviceRequest
+from harness.tiers.base import CpuCosts, DeviceRequest
 from harness.tiers.hardware import write_records
+from harness.tiers.modelled import ModelledBench, start_angle_ns
+from harness.tiers.options import Asked, BenchParameters, EmulatedOptions
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
 
-_SEEDS_PER_REVOLUTION = 16
 _SLOWEST = 64  # much beyond it a machine sleeps between two requests, and wakes up late
 
 
@@ -57,6 +58,16 @@ class EmulatedDevice:
     def drive(self) -> LiveDevice:
         """The drive itself: what no host does to one, such as to cut its power."""
         return self._device
+
+    @property
+    def path(self) -> Path:
+        """Of its block device."""
+        return self._device.path
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its block device."""
+        return self._device.size_bytes
 
     @property
     def storage(self) -> _core.FileStorage:
@@ -165,7 +176,19 @@ class EmulatedDevice:
         }
 
 
-class EmulatedBench:
+def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> EmulatedBench:
+    """See tiers.OpenBench."""
+    options = EmulatedOptions.of(asked, parameters)
+    return EmulatedBench(
+        project.profiles,
+        options.devices,
+        options.overrides,
+        options.slowdown,
+        project.journal / "block_traces",
+    )
+
+
+class EmulatedBench(ModelledBench):
     """Devices from profiles, one at a time, each as large as its profile says.
 
     `devices` maps the experiment's names to profiles; `slowdown` 0 lets each device choose how many
@@ -176,6 +199,7 @@ class EmulatedBench:
 
     tier = "emulated"
     parallel = 1
+    models = None
 
     def __init__(
         self,
@@ -185,42 +209,12 @@ class EmulatedBench:
         slowdown: int = 0,
         traces: Path | None = None,
     ) -> None:
-        self.cancel = Cancel()
-        self._profiles = profiles
-        self._names = dict(devices)
-        self._overrides = dict(overrides or {})
+        super().__init__(profiles, devices, overrides)
         self._slowdown = slowdown
         self._traces = traces
         self._attempt = 1
         for device in self._names:
             self._spec(device, {}, 0).check()
-
-    def __enter__(self) -> EmulatedBench:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
-
-    @property
-    def devices(self) -> list[str]:
-        """The experiment's names for its devices."""
-        return list(self._names)
-
-    @property
-    def overrides(self) -> Mapping[str, str]:
-        """Profile parameters that are not the profile's."""
-        return dict(self._overrides)
-
-    def profile_name(self, device: str) -> str:
-        """The profile behind one of the experiment's names. Raises UnknownName."""
-        if device not in self._names:
-            raise UnknownName("device", device, self._names)
-        return self._names[device]
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """What the points write must fit into memory; the rest of a device is never touched.
@@ -275,21 +269,15 @@ class EmulatedBench:
         return self._traces / "block.parquet"
 
     def _spec(self, device: str, overrides: Mapping[str, str], seed: int) -> LiveSpec:
-        if device not in self._names:
-            raise UnknownName("device", device, self._names)
-        name = self._names[device]
+        name = self.profile_name(device)
         profile = load_device(self._profiles, name, self._overrides)
-        turn = 0
-        if isinstance(profile, HddProfile):
-            revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
-            turn = seed % _SEEDS_PER_REVOLUTION * revolution_ns // _SEEDS_PER_REVOLUTION
         return LiveSpec(
             profile=name,
             profiles=self._profiles,
             overrides={**self._overrides, **overrides},
             thin=True,
             slowdown=self._slowdown,
-            seed=turn if isinstance(profile, HddProfile) else seed,
+            seed=start_angle_ns(profile, seed) if isinstance(profile, HddProfile) else seed,
         )
 
 

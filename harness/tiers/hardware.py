@@ -36,6 +36,7 @@ from harness.probes import counters
 from harness.system import filesystems
 from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
+from harness.tiers.options import Asked, BenchParameters, HardwareOptions
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
@@ -78,6 +79,7 @@ class RealDevice(ABC):
     host = None
     block_trace: Path | None = None
     slowdown = 1
+    drive = None
     size_bytes: int
 
     def __init__(self, path: Path) -> None:
@@ -278,6 +280,20 @@ class DriveDevice(RealDevice):
         self._drive.permit(step, written_bytes)
 
 
+def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> HardwareBench:
+    """See tiers.OpenBench."""
+    del parameters  # they are about models
+    options = HardwareOptions.of(asked)
+    return HardwareBench(
+        options.target,
+        options.drives,
+        options.write_budget_bytes,
+        project,
+        options.queue,
+        options.journals,
+    )
+
+
 class HardwareBench:
     """Claimed drives by the experiment's names for its devices, or one file or loop device.
 
@@ -290,6 +306,8 @@ class HardwareBench:
 
     tier = "hardware"
     parallel = 1
+    models = None
+    overrides: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -338,6 +356,10 @@ class HardwareBench:
     def devices(self) -> list[str]:
         """The drives' names in the experiment; of a file, DEVICE."""
         return list(self._names) or [DEVICE]
+
+    def profile_name(self, device: str) -> str:
+        """Raises TargetError, always."""
+        raise TargetError(f"{device}: a real device has no profile")
 
     @property
     def remarks(self) -> Mapping[str, str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +25,14 @@ from harness.devices.profiles import (
 from harness.devices.scaling import scaled_to
 from harness.devices.write_shares import Writes, shares_of
 from harness.errors import BadParameter, TargetError, UnknownName
+from harness.paths import Project
 from harness.system.filesystems import Ext4Spec
-from harness.tiers.base import Cancel, CpuCosts, DeviceRequest
+from harness.tiers.base import CpuCosts, DeviceRequest
+from harness.tiers.modelled import ModelledBench, start_angle_ns
+from harness.tiers.options import Asked, BenchParameters, SimulatedOptions
 from harness.units import format_bytes
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpch import CONTENT, RECORD_BYTES
-
-_SEEDS_PER_REVOLUTION = 16
 
 
 class SimulatedDevice:
@@ -40,6 +40,7 @@ class SimulatedDevice:
 
     block_trace = None
     slowdown = 1
+    drive = None
 
     def __init__(
         self, storage: _core.VirtualStorage, profile: DeviceProfile, host: HostProfile
@@ -57,6 +58,16 @@ class SimulatedDevice:
             probe_ns=costs.probe_cpu.value,
             match_ns=costs.match_cpu.value,
         )
+
+    @property
+    def path(self) -> Path:
+        """Virtual time has no kernel. Raises TargetError, always."""
+        raise TargetError("a simulated device has no path: use the tier emulated or hardware")
+
+    @property
+    def size_bytes(self) -> int:
+        """As its profile says, or was scaled to."""
+        return self.storage.capacity_bytes
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Mounts the records without a copy."""
@@ -120,7 +131,13 @@ class ModelledStack:
     host: HostProfile
 
 
-class SimulatedBench:
+def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> SimulatedBench:
+    """See tiers.OpenBench."""
+    options = SimulatedOptions.of(asked, parameters)
+    return SimulatedBench(project.profiles, options.devices, options.host, options.overrides)
+
+
+class SimulatedBench(ModelledBench):
     """Devices from profiles.
 
     `devices` maps the names by which an experiment calls its devices to profile names. All
@@ -136,31 +153,17 @@ class SimulatedBench:
         host: str,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__(profiles, devices, overrides)
         self.parallel = max(os.cpu_count() or 1, 1)
-        self.cancel = Cancel()
         self._pool = _core.ChunkPool()
-        self._profiles = profiles
-        self._names = dict(devices)
         self._host_name = host
-        self._overrides = dict(overrides or {})
         for device in self._names:
             self._load(device, self._overrides)
 
-    def __enter__(self) -> SimulatedBench:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
-
     @property
-    def devices(self) -> list[str]:
-        """The experiment's names for its devices."""
-        return list(self._names)
+    def models(self) -> SimulatedBench:
+        """Itself."""
+        return self
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """Every device is as large as its profile says."""
@@ -209,11 +212,7 @@ class SimulatedBench:
         profile = _behind_port(profile, host)
         parameters: _core.HddParameters | _core.SsdParameters
         if isinstance(profile, HddProfile):
-            revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
-            turn = request.seed % _SEEDS_PER_REVOLUTION
-            parameters = profile.to_core(
-                start_angle_ns=turn * revolution_ns // _SEEDS_PER_REVOLUTION
-            )
+            parameters = profile.to_core(start_angle_ns=start_angle_ns(profile, request.seed))
         else:
             parameters = profile.to_core()
         return ModelledStack(profile, parameters, host)
@@ -237,19 +236,18 @@ class SimulatedBench:
         return model
 
     def _load(self, device: str, overrides: Mapping[str, str]) -> tuple[DeviceProfile, HostProfile]:
-        if device not in self._names:
-            raise UnknownName("device", device, self._names)
+        name = self.profile_name(device)
         host_profile = load_host(self._profiles, self._host_name)
         known_to_host = host_profile.parameter_names
         for_host = {k: v for k, v in overrides.items() if k in known_to_host}
-        profile = load_device(self._profiles, self._names[device])
+        profile = load_device(self._profiles, name)
         for_device = {k: v for k, v in overrides.items() if k in _fields(profile.parameters)}
         unknown = set(overrides) - set(for_host) - set(for_device) - self._known_elsewhere(device)
         if unknown:
             known = {*known_to_host, *_fields(profile.parameters)}
             raise UnknownName("profile parameter", sorted(unknown)[0], known)
         return (
-            load_device(self._profiles, self._names[device], for_device),
+            load_device(self._profiles, name, for_device),
             load_host(self._profiles, self._host_name, for_host),
         )
 

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.delayed_trim import figures, grid, model, real
 from harness.tiers.base import Bench
-from harness.tiers.simulated import SimulatedBench
 
 
 class DelayedTrim:
@@ -48,8 +47,8 @@ class DelayedTrim:
     ) -> Measurement:
         """One drive through one kind of experiment."""
         del parameters, raw
-        if isinstance(bench, SimulatedBench):
-            return model.run_point(point.values, bench)
+        if bench.models is not None:
+            return model.run_point(point.values, bench.models)
         return real.run_point(point.values, bench)
 
     def figures(self, results: Results) -> dict[str, Figure]:

@@ -12,23 +12,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 from harness.errors import BadParameter, TargetError
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.delayed_trim.grid import OWN
 from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
-from harness.tiers.base import Bench, DeviceRequest
-from harness.tiers.emulated import EmulatedDevice
-from harness.tiers.hardware import RealDevice
+from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import fio
 from harness.workloads.fio import FioOp
 
 _Job = dict[str, str | int]
 """fio's options by name."""
-
-_Device = EmulatedDevice | RealDevice
 
 _QUANTILES: Final = ("p50", "p90", "p99", "p999", "max")
 _FILL_BYTES: Final = 1 << 20
@@ -59,12 +54,11 @@ def run_point(values: Mapping[str, Scalar], bench: Bench) -> Measurement:
             size_bytes=int(values.get("device_bytes", 0)),
         )
     ) as device:
-        assert isinstance(device, EmulatedDevice | RealDevice)
         metrics = KINDS[kind](values, device)
         return Measurement({**metrics, **device.counters()})
 
 
-def _table1(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
+def _table1(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
     """Times are sums of latencies: fio sends one request at a time."""
     unit = int(v["unit_bytes"])
     device.begin()
@@ -76,7 +70,7 @@ def _table1(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     return {**times, **later}
 
 
-def _units(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
+def _units(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
     file, unit = int(v["file_bytes"]), int(v["unit_bytes"])
     device.begin()
     _in_order(device, "write", max(unit, _FILL_BYTES), file)
@@ -88,7 +82,7 @@ def _units(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     return {**parts, **until_answered_us(parts, later), **later, **answered}
 
 
-def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
+def _tails(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
     """Reads of one region and writes of the next at random moments, TRIMs of the rest."""
     region, unit = int(v["region_bytes"]), int(v["unit_bytes"])
     _in_order(device, "write", _FILL_BYTES, 2 * region)
@@ -104,7 +98,7 @@ def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
         },
         "trim": {
             **_timed(v, device, "trim", unit, trims_per_s),
-            **_within(2 * region, _size_of(device) // unit * unit - 2 * region),
+            **_within(2 * region, device.size_bytes // unit * unit - 2 * region),
             "ioengine": "psync",
         },
     }
@@ -119,7 +113,7 @@ def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     return {**found, **parts, **later}
 
 
-def _in_order(device: _Device, op: str, unit: int, total: int) -> FioOp:
+def _in_order(device: DeviceUnderTest, op: str, unit: int, total: int) -> FioOp:
     """The first bytes of the device, a unit at a time and one at a time."""
     size = total // unit * unit
     job: _Job = {"rw": op, "bs": unit, "size": size, "direct": 1, "ioengine": "psync", "thread": 1}
@@ -130,7 +124,9 @@ def _within(begin: int, length: int) -> _Job:
     return {"offset": begin, "size": length}
 
 
-def _timed(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s: float) -> _Job:
+def _timed(
+    v: Mapping[str, Scalar], device: DeviceUnderTest, op: str, block: int, per_s: float
+) -> _Job:
     """At a rate, for a time; both of the device's."""
     return {
         "rw": op,
@@ -143,25 +139,19 @@ def _timed(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s:
     }
 
 
-def _arriving(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s: float) -> _Job:
+def _arriving(
+    v: Mapping[str, Scalar], device: DeviceUnderTest, op: str, block: int, per_s: float
+) -> _Job:
     """At random moments, whatever the device does."""
     arrival: _Job = {"rate_process": "poisson", "ioengine": "libaio", "iodepth": _DEPTH}
     return {**_timed(v, device, op, block, per_s), **arrival, "randrepeat": 1}
 
 
-def _run(device: _Device, job: _Job) -> FioOp:
-    return fio.run(_path_of(device), job).busiest
+def _run(device: DeviceUnderTest, job: _Job) -> FioOp:
+    return fio.run(device.path, job).busiest
 
 
-def _path_of(device: _Device) -> Path:
-    return device.path if isinstance(device, RealDevice) else device.drive.path
-
-
-def _size_of(device: _Device) -> int:
-    return device.size_bytes if isinstance(device, RealDevice) else device.drive.size_bytes
-
-
-def _total_ms(op: FioOp, device: _Device) -> float:
+def _total_ms(op: FioOp, device: DeviceUnderTest) -> float:
     return op.latency_mean_ns * op.ios / device.slowdown / 1e6
 
 
@@ -177,7 +167,7 @@ def _own_us(counters: Mapping[str, int]) -> tuple[dict[str, float], dict[str, fl
     return parts_us(counters), later_us(counters)
 
 
-def _settled(device: _Device) -> dict[str, int]:
+def _settled(device: DeviceUnderTest) -> dict[str, int]:
     """The drive's counters when nothing is pending any more."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -189,7 +179,7 @@ def _settled(device: _Device) -> dict[str, int]:
         time.sleep(_LOOK_S)  # the drive's own time has to pass
 
 
-KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], _Device], dict[str, float]]]] = {
+KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], DeviceUnderTest], dict[str, float]]]] = {
     "table1": _table1,
     "units": _units,
     "tails": _tails,

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.msdj_crashes import figures, grid, real
 from harness.tiers.base import Bench
-from harness.tiers.emulated import EmulatedBench
 
 
 class MsdjCrashes:
@@ -66,7 +65,6 @@ class MsdjCrashes:
     ) -> Measurement:
         """A batch of cuts of one mode."""
         del parameters
-        assert isinstance(bench, EmulatedBench)
         return real.run_point(point.values, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:

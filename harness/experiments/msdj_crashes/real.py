@@ -39,8 +39,7 @@ from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
 from harness.system.filesystems import Ext4Spec
-from harness.tiers.base import DeviceRequest
-from harness.tiers.emulated import EmulatedBench
+from harness.tiers.base import Bench, DeviceRequest
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute
 from harness.workloads.tpcc.driver import Job
@@ -64,7 +63,7 @@ _LOOK_S: Final = 0.05
 _DATA: Final = "data"
 
 
-def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> Measurement:
+def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
     """Cuts the power so often, and returns what was found each time.
 
     `values`: device, device_bytes, mode (dbms/page_writes), cuts_planned, seed, warehouses,
@@ -85,11 +84,13 @@ def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> 
             size_bytes=int(v["device_bytes"]),
         )
     ) as device:
-        refused = _refused(device.drive, mode, v)
+        drive = device.drive
+        assert drive is not None, "a real drive's power cannot be cut"
+        refused = _refused(drive, mode, v)
         if refused:
             return Measurement(outcomes.metrics([]), remarks={"not_run_because": refused})
         with _loaded(int(v["warehouses"]), raw) as loaded:
-            found = _run(_Batch(v, bench, device.drive, mode, loaded), loaded.parent)
+            found = _run(_Batch(v, bench, drive, mode, loaded), loaded.parent)
     return Measurement(outcomes.metrics(found), outcomes.series(found))
 
 
@@ -166,7 +167,7 @@ class _Batch:
     """
 
     values: dict[str, Any]
-    bench: EmulatedBench
+    bench: Bench
     drive: LiveDevice
     mode: PageWrites
     loaded: Path

@@ -16,8 +16,6 @@ from harness.dbms import page_writes
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.msdj_tpcc import figures, grid, model, real
 from harness.tiers.base import Bench
-from harness.tiers.hardware import HardwareBench
-from harness.tiers.simulated import SimulatedBench
 
 
 class MsdjTpcc:
@@ -55,10 +53,9 @@ class MsdjTpcc:
         Raises TargetError for a mode that real drives were not given what they need for.
         """
         found = grid.points(parameters, bench.devices)
-        if isinstance(bench, HardwareBench):
-            for v in (point.values for point in found):
-                placement = real.placement(page_writes.find(str(v["mode"])))
-                bench.check_placement(str(v["device"]), placement)
+        for v in (point.values for point in found):
+            placement = real.placement(page_writes.find(str(v["mode"])))
+            bench.check_placement(str(v["device"]), placement)
         return found
 
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
@@ -77,8 +74,8 @@ class MsdjTpcc:
         """One mode with one journal: ageing, load, warm-up, and the measured interval."""
         variant = parameters.variants.get(str(point.values["variant"]))
         overrides = variant.overrides if variant else {}
-        if isinstance(bench, SimulatedBench):
-            return model.run_point(point.values, overrides, bench)
+        if bench.models is not None:
+            return model.run_point(point.values, overrides, bench.models)
         return real.run_point(point.values, bench, raw, overrides)
 
     def figures(self, results: Results) -> dict[str, Figure]:

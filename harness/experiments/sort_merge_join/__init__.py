@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.sort_merge_join import figures, grid, model, real
 from harness.tiers.base import Bench
-from harness.tiers.simulated import SimulatedBench
 
 
 class SortMergeJoin:
@@ -52,8 +51,8 @@ class SortMergeJoin:
         self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
     ) -> Measurement:
         """All clients once, side by side."""
-        if isinstance(bench, SimulatedBench):
-            return model.run_point(point, parameters, bench)
+        if bench.models is not None:
+            return model.run_point(point, parameters, bench.models)
         return real.run_point(point.values, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:

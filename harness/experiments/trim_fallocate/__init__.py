@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.trim_fallocate import figures, grid, model, real
 from harness.tiers.base import Bench
-from harness.tiers.simulated import SimulatedBench
 
 
 class TrimFallocate:
@@ -55,9 +54,9 @@ class TrimFallocate:
         self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
     ) -> Measurement:
         """All repetitions of one cell, on one drive and one file system."""
-        if isinstance(bench, SimulatedBench):
+        if bench.models is not None:
             variant = parameters.variants.get(str(point.values["variant"]))
-            return model.run_point(point.values, variant.overrides if variant else {}, bench)
+            return model.run_point(point.values, variant.overrides if variant else {}, bench.models)
         return real.run_point(point.values, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:

@@ -16,8 +16,8 @@ import pandas as pd
 from harness.errors import BadParameter
 from harness.experiments.delayed_trim import model
 from harness.paths import Project
-from harness.runs.session import Options, host_name, open_session
-from harness.tiers.emulated import EmulatedBench
+from harness.runs.parameters import host_name
+from harness.runs.session import Options, open_session
 from harness.tiers.simulated import SimulatedBench
 
 _EXPERIMENT: Final = "delayed_trim"
@@ -35,7 +35,6 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
     """
     with open_session(project, _EXPERIMENT, "emulated", options) as session:
         table, bench = session.results.table, session.bench
-        assert isinstance(bench, EmulatedBench)
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
     file = project.results / f"{_EXPERIMENT}.emulated.csv"

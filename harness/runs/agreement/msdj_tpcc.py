@@ -20,8 +20,8 @@ from harness.experiments.base import Measurement, Scalar
 from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.written import SHARES, TABLES
 from harness.paths import Project
-from harness.runs.session import Options, host_name, open_session
-from harness.tiers.emulated import EmulatedBench
+from harness.runs.parameters import host_name
+from harness.runs.session import Options, open_session
 from harness.tiers.simulated import SimulatedBench
 
 _EXPERIMENT: Final = "msdj_tpcc"
@@ -53,7 +53,6 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
     with open_session(project, _EXPERIMENT, "emulated", options) as session:
         table, series = session.results.table, session.results.series
         bench = session.bench
-        assert isinstance(bench, EmulatedBench)
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
         names = list(session.points[0].values)

@@ -40,7 +40,7 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
     """
     with open_session(project, _EXPERIMENT, "emulated", options) as session:
         table, series = session.results.table, session.results.series
-        devices = {name: session.bench.profile_name(name) for name in session.bench.devices}  # type: ignore[attr-defined]
+        devices = {name: session.bench.profile_name(name) for name in session.bench.devices}
     file = project.results / f"{_EXPERIMENT}.emulated.csv"
     if table.empty and file.is_file():
         table = pd.read_csv(file, dtype={"point": str})
