@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from harness.calibration.jobs import DriveJob, Plan
+from harness.calibration.jobs import DriveJob, JobPlan
 from harness.calibration.simulate import simulated
 from harness.devices.profiles import DeviceProfile, HddProfile, Ratio, SsdProfile, load_device
 from harness.devices.scaling import scaled_to
@@ -108,7 +108,7 @@ def generic_profile(folder: Path, kind: str) -> DeviceProfile:
     return load_device(folder / "generic", kind)
 
 
-def fit(generic: DeviceProfile, plan: Plan, figures: Mapping[str, float]) -> Calibrated:
+def fit(generic: DeviceProfile, plan: JobPlan, figures: Mapping[str, float]) -> Calibrated:
     """Fits a generic drive to figures (by job, s or bytes/s) of a drive of the plan's size.
 
     Figures of held-out jobs are only compared. A parameter whose jobs were not run stays. Raises
@@ -125,7 +125,7 @@ def fit(generic: DeviceProfile, plan: Plan, figures: Mapping[str, float]) -> Cal
 
 
 def _residuals(
-    profile: DeviceProfile, plan: Plan, jobs: list[DriveJob], figures: Mapping[str, float]
+    profile: DeviceProfile, plan: JobPlan, jobs: list[DriveJob], figures: Mapping[str, float]
 ) -> pd.DataFrame:
     found = simulated(profile, plan, jobs)
     return pd.DataFrame(
@@ -144,7 +144,7 @@ def _residuals(
 class _Fit:
     """The figures, and what has been fitted to them so far."""
 
-    def __init__(self, plan: Plan, jobs: list[DriveJob], figures: Mapping[str, float]) -> None:
+    def __init__(self, plan: JobPlan, jobs: list[DriveJob], figures: Mapping[str, float]) -> None:
         self.plan = plan
         self.figures = figures
         self.decided_by: dict[str, tuple[str, ...]] = {}

@@ -125,7 +125,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobPlan:
     """A calibration's phases in their order, for a drive of `size_bytes`."""
 
     kind: str
@@ -165,7 +165,7 @@ def rates_of(jobs: Sequence[DriveJob], done_s: NDArray[np.float64]) -> dict[str,
     return rates
 
 
-def plan_for(kind: str, size_bytes: int, *, discards: bool = True) -> Plan:
+def plan_for(kind: str, size_bytes: int, *, discards: bool = True) -> JobPlan:
     """The jobs for a drive of that class and size; without those that need TRIM if it has none.
 
     Raises UnknownName, or BadParameter for a drive that is too small for them.
@@ -178,7 +178,7 @@ def plan_for(kind: str, size_bytes: int, *, discards: bool = True) -> Plan:
             f"{format_bytes(size_bytes)}: choose a larger one"
         )
     phases = _disk() if kind == "hdd" else _flash(size_bytes, _DEEP[kind], discards=discards)
-    return Plan(kind, size_bytes, tuple(phases))
+    return JobPlan(kind, size_bytes, tuple(phases))
 
 
 def _flash(size_bytes: int, deep: int, *, discards: bool) -> Iterator[Phase]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from harness.calibration.jobs import DriveJob, Phase, Plan, join, rates_of
+from harness.calibration.jobs import DriveJob, JobPlan, Phase, join, rates_of
 from harness.calibration.simulate import simulated
 from harness.devices.live import LiveDevice, stats
 from harness.devices.live.stats import MEAN_BOUND
@@ -232,7 +232,7 @@ def file_drive(target: Scratch) -> Drive:
 
 
 def emulated_drive(
-    device: LiveDevice, plan: Plan, generic: DeviceProfile, least_slowdown: int = 1
+    device: LiveDevice, plan: JobPlan, generic: DeviceProfile, least_slowdown: int = 1
 ) -> EmulatedDrive:
     """A live device for a plan; the generic drive says how long its phases might take.
 
@@ -247,7 +247,7 @@ def emulated_drive(
     )
 
 
-def steps(plan: Plan, drive: Drive, generic: DeviceProfile) -> list[Step]:
+def steps(plan: JobPlan, drive: Drive, generic: DeviceProfile) -> list[Step]:
     """What a calibration would do, phase by phase; times are those of the generic drive."""
     expected = simulated(generic, plan, plan.jobs)
     phase_s = expected_s(plan, expected)
@@ -265,7 +265,7 @@ def steps(plan: Plan, drive: Drive, generic: DeviceProfile) -> list[Step]:
     return found
 
 
-def expected_s(plan: Plan, figures: Mapping[str, float]) -> dict[str, float]:
+def expected_s(plan: JobPlan, figures: Mapping[str, float]) -> dict[str, float]:
     """How long each phase takes on a drive with these figures, in its time."""
     return {
         phase.name: sum(_expected_s(job, figures[job.name]) for job in phase.jobs)
@@ -274,7 +274,7 @@ def expected_s(plan: Plan, figures: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _overwriting_rate(plan: Plan, expected: Mapping[str, float]) -> float:
+def _overwriting_rate(plan: JobPlan, expected: Mapping[str, float]) -> float:
     return next(expected[job.name] for job in plan.jobs if job.name.startswith("steady"))
 
 
@@ -286,7 +286,7 @@ def _expected_s(job: DriveJob, figure: float) -> float:
 
 
 def measure(
-    plan: Plan, drive: Drive, tell: Callable[[str], None] = lambda _: None
+    plan: JobPlan, drive: Drive, tell: Callable[[str], None] = lambda _: None
 ) -> dict[str, float]:
     """The figures of all jobs, by name: s or bytes/s, in the drive's own time.
 

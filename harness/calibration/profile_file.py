@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.calibration.fit import Calibrated
-from harness.calibration.jobs import Plan
+from harness.calibration.jobs import JobPlan
 from harness.devices.profiles import (
     DeviceProfile,
     Rate,
@@ -77,7 +77,7 @@ def check_name(folder: Path, name: str) -> None:
 
 
 def write_profile(
-    folder: Path, name: str, calibrated: Calibrated, plan: Plan, origin: Origin
+    folder: Path, name: str, calibrated: Calibrated, plan: JobPlan, origin: Origin
 ) -> Path:
     """Writes `name`.yaml into a folder of profiles, and reads it back.
 
@@ -91,7 +91,7 @@ def write_profile(
     return path
 
 
-def _text(calibrated: Calibrated, plan: Plan, origin: Origin) -> str:
+def _text(calibrated: Calibrated, plan: JobPlan, origin: Origin) -> str:
     profile = calibrated.profile
     lines = [
         f"title: {_quoted(f'{origin.drive}, as calibrated')}",
@@ -127,7 +127,7 @@ def _listed(jobs: tuple[str, ...]) -> str:
     return f"{len(jobs)} jobs, from {jobs[0]} to {jobs[-1]}"
 
 
-def _note(calibrated: Calibrated, plan: Plan, origin: Origin) -> str:
+def _note(calibrated: Calibrated, plan: JobPlan, origin: Origin) -> str:
     seen = calibrated.residuals
     return (
         f"Made by harness calibrate drive ({plan.kind}) on {origin}. "

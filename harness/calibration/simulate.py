@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.calibration.jobs import DriveJob, Plan, join, plan_for, rates_of
+from harness.calibration.jobs import DriveJob, JobPlan, join, plan_for, rates_of
 from harness.devices.model import OPS, Device, Job, Run
 from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile
 from harness.devices.scaling import scaled_to
@@ -33,7 +33,7 @@ class _Requests:
     fua: NDArray[np.bool_]
 
 
-def simulated(profile: DeviceProfile, plan: Plan, jobs: Iterable[DriveJob]) -> dict[str, float]:
+def simulated(profile: DeviceProfile, plan: JobPlan, jobs: Iterable[DriveJob]) -> dict[str, float]:
     """The figures of some of a plan's jobs, by name: s or bytes/s.
 
     A large flash drive is replaced by a small one that behaves like it (devices/scaling.py), with
@@ -51,7 +51,7 @@ def simulated(profile: DeviceProfile, plan: Plan, jobs: Iterable[DriveJob]) -> d
     return _flash(profile, [job for job in small.jobs if job.name in wanted], small)
 
 
-def _flash(profile: SsdProfile, jobs: list[DriveJob], plan: Plan) -> dict[str, float]:
+def _flash(profile: SsdProfile, jobs: list[DriveJob], plan: JobPlan) -> dict[str, float]:
     """State by state, as on the drive: but no job depends on one of another state."""
     figures: dict[str, float] = {}
     for state, overwrites in (("full", 0.0), ("steady", 1.0)):
@@ -66,7 +66,7 @@ def _flash(profile: SsdProfile, jobs: list[DriveJob], plan: Plan) -> dict[str, f
     return {job.name: figures[job.name] for job in jobs}
 
 
-def _blank(profile: SsdProfile, jobs: list[DriveJob], plan: Plan) -> dict[str, float]:
+def _blank(profile: SsdProfile, jobs: list[DriveJob], plan: JobPlan) -> dict[str, float]:
     """Each phase takes of the SLC cache what the next ones have not."""
     device = Device(profile, seed=_SEED)
     figures: dict[str, float] = {}

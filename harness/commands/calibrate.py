@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from harness.calibration.fit import Calibrated
-    from harness.calibration.jobs import Plan
+    from harness.calibration.jobs import JobPlan
     from harness.calibration.measure import Drive
     from harness.drives.targets import Step
     from harness.experiments.base import Shown
@@ -172,7 +172,7 @@ def _claimed_drive(name: str) -> Iterator[tuple[Drive, str]]:
         yield Drive(target), drive_name(fingerprint.of_drive(target.drive))
 
 
-def _print_plan(plan: Plan, steps: list[Step]) -> None:
+def _print_plan(plan: JobPlan, steps: list[Step]) -> None:
     table = Table("step", "writes at most", "expected", "command", box=None)
     for step in steps:
         written = format_bytes(step.written_bytes) if step.written_bytes else "-"

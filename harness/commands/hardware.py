@@ -15,7 +15,7 @@ from harness.commands.console import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.drives.guard import Plan
+    from harness.drives.guard import ClaimPlan
     from harness.drives.targets import Step
     from harness.paths import Project
     from harness.runs.session import Options
@@ -198,7 +198,7 @@ def print_run_plan(
         _print_steps(drive.steps, console)
 
 
-def _print_claim_plan(plan: Plan, console: Console) -> None:
+def _print_claim_plan(plan: ClaimPlan, console: Console) -> None:
     drive = plan.drive
     console.print(f"{plan.by_id} is {drive.node}: {drive.model}, serial number {drive.serial}")
     _print_steps(plan.steps, console)

@@ -9,85 +9,59 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from harness.drives.targets import Step, Target
 from harness.errors import TargetError
 from harness.system import filesystems
-from harness.system.filesystems import BLOCK_BYTES, COMMIT_S, INODES, JOURNAL_BLOCKS
+from harness.system.filesystems import BLOCK_BYTES, JOURNAL_BLOCKS, Ext4Spec
 from harness.units import format_bytes
 
 _MIB: Final = 1 << 20
 _PACE_BYTES_PER_S: Final = 100e6  # slow, rather than fast
 
 
-def steps(
-    data: Target,
-    journal: Target,
-    *,
-    size_bytes: int = 0,
-    journal_bytes: int = 0,
-    inodes: int = INODES,
-) -> tuple[Step, Step]:
+def steps(data: Target, journal: Target, spec: Ext4Spec) -> tuple[Step, Step]:
     """What is overwritten: the journal's device first, since the file system notes its identity.
 
-    `size_bytes`: of the file system; 0: all of the data's target. `journal_bytes`: whole MiB; 0: as
-    much of the journal's target as a journal may have. Raises BadParameter, TargetError (targets
-    that are too small, or the same).
+    Of `spec`, `size_bytes` 0 is all of the data's target, `journal_bytes` 0 as much of the
+    journal's target as a journal may have. Raises BadParameter, TargetError (targets that are too
+    small, or the same).
     """
     if data.path.resolve() == journal.path.resolve():
         raise TargetError(
             f"{data.path} cannot have its own journal beside itself: give two targets"
         )
-    whole_journal = journal_bytes or _most_bytes(journal)
+    whole_journal = spec.journal_bytes or _most_bytes(journal)
     if whole_journal > journal.size_bytes:
         raise TargetError(
             f"a journal of {format_bytes(whole_journal)} does not fit on {journal.path}, which has "
             f"{format_bytes(journal.size_bytes)}: choose a smaller one"
         )
-    files = filesystems.make_command(
-        data.path, size_bytes or data.size_bytes, inodes=inodes, journal=journal.path
-    )
+    files = filesystems.make_command(data.path, spec.sized(data.size_bytes), journal=journal.path)
     command = filesystems.journal_command(journal.path, whole_journal)
     return (
         _step("make a journal", command, whole_journal),
-        _step("make a file system", files, inodes * filesystems.INODE_BYTES),
+        _step("make a file system", files, spec.inodes * filesystems.INODE_BYTES),
     )
 
 
 @contextlib.contextmanager
-def external_journal(
-    data: Target,
-    journal: Target,
-    *,
-    size_bytes: int = 0,
-    dirty_bytes: int = 0,
-    commit_s: float = COMMIT_S,
-    discard: bool = False,
-    inodes: int = INODES,
-    journal_bytes: int = 0,
-) -> Iterator[Path]:
+def external_journal(data: Target, journal: Target, spec: Ext4Spec) -> Iterator[Path]:
     """A new ext4 on `data` with its journal on `journal`, mounted while the block runs.
 
     Mounted with data=journal, and with nothing else: with ordered data, fsync of Linux 6.12 does
-    not flush the data's device if the journal is on another one. Parameters as of filesystems.ext4
-    and `steps`. Root only. Raises what these raise; TargetError if a target may not be overwritten.
+    not flush the data's device if the journal is on another one: whatever `spec` says of the mode.
+    Root only. Raises what filesystems.ext4 and `steps` raise; TargetError if a target may not be
+    overwritten.
     """
-    planned = steps(
-        data, journal, size_bytes=size_bytes, journal_bytes=journal_bytes, inodes=inodes
-    )
-    for target, step in zip((journal, data), planned, strict=True):
+    for target, step in zip((journal, data), steps(data, journal, spec), strict=True):
         target.permit(step.what, step.written_bytes)
         filesystems.run_mke2fs(step.command)
-    with filesystems.mounted(
-        data.path,
-        dirty_bytes=dirty_bytes,
-        commit_s=commit_s,
-        discard=discard,
-        journal_mode="journal",
-        journal=journal.path,
-    ) as folder:
+    journaled = replace(spec, journal_mode="journal")
+    with filesystems.mounted(data.path, journaled, journal=journal.path) as folder:
         yield folder
 
 

@@ -54,7 +54,7 @@ class BudgetSpent(TargetError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClaimPlan:
     """What claiming a drive would do: `drive` as found, and the steps."""
 
     name: str
@@ -69,7 +69,7 @@ class Plan:
         return hashlib.sha256(json.dumps(bound).encode()).hexdigest()[:16]
 
 
-def plan_claim(name: str, by_id: Path, machine: Machine | None = None) -> Plan:
+def plan_claim(name: str, by_id: Path, machine: Machine | None = None) -> ClaimPlan:
     """Looks at a drive that is to be claimed under a name. Raises TargetError; writes nothing."""
     if not lab_file.NAME.fullmatch(name):
         raise TargetError(f"{name!r} is no name for a drive: use a-z, 0-9 and _, at most 32")
@@ -80,10 +80,10 @@ def plan_claim(name: str, by_id: Path, machine: Machine | None = None) -> Plan:
     with _held(drive) as fd:
         _check_blank_or_ours(fd, drive)
     header = Step("write the header that marks the drive", _header_command(drive), HEADER_BYTES, 0)
-    return Plan(name, by_id, drive, (header,))
+    return ClaimPlan(name, by_id, drive, (header,))
 
 
-def claim(plan: Plan, answer: str, project: Project | None = None) -> Claim:
+def claim(plan: ClaimPlan, answer: str, project: Project | None = None) -> Claim:
     """Claims the drive, if `answer` is its serial number's last characters or the plan's token.
 
     Looks at all again first. Writes the header, then the lab file. Raises TargetError.

@@ -19,17 +19,20 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from harness import _core, experiments
+from harness.devices.profiles import load_device
 from harness.drives import external_journal, fingerprint, guard
 from harness.drives.discovery import Drive
 from harness.drives.targets import Step
-from harness.errors import HarnessError
+from harness.errors import HarnessError, TargetError
 from harness.experiments.base import Experiment, Measurement, Point
 from harness.paths import Project
-from harness.runs.session import Options, default_parameters, modelled, open_session
+from harness.runs import parameters
+from harness.runs.session import Options, open_session
 from harness.system import filesystems
-from harness.system.filesystems import COMMIT_S, INODES
-from harness.tiers.base import Cancel
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import Cancel, DeviceRequest
 from harness.tiers.hardware import RealDevice, is_journal_apart
+from harness.tiers.simulated import SimulatedBench
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
@@ -80,10 +83,10 @@ def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
         experiment = experiments.find(name)
         if "hardware" not in experiment.tiers:
             continue
-        parameters = default_parameters(project, name, "hardware")
+        values = parameters.default(project, name, "hardware")
         for device, drive in drives.items():
             with suppress(HarnessError):  # no such drive in this experiment
-                made, _ = _drive_plan(project, experiment, parameters, device, drive, Options())
+                made, _ = _drive_plan(project, experiment, values, device, drive, Options())
                 time_s = sum(step.expected_s for step in made.steps)
                 rows.append((name, device, made.points, made.written_bytes, time_s))
     columns = ["experiment", "device", "points", "written_bytes", "time_s"]
@@ -93,7 +96,7 @@ def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
 def _drive_plan(
     project: Project,
     experiment: Experiment,
-    parameters: BaseModel,
+    values: BaseModel,
     device: str,
     drive: Drive,
     options: Options,
@@ -102,18 +105,16 @@ def _drive_plan(
     """Of a drive, and of the namespace for its journals; without one that has no steps."""
     journal = (journals or {}).get(device)
     bench = _PlanBench({device: drive}, {device: journal} if journal else {})
-    points = experiment.points(parameters, bench)
+    points = experiment.points(values, bench)
     steps: list[Step] = []
     apart: list[Step] = []
-    with modelled(project, experiment.name, {device: drive.rotational}) as models:
+    with _models(project, experiment.name, {device: drive.rotational}) as models:
         for point in points:
             bench.steps, bench.journal_steps = [], []
             with suppress(_Enough):
-                experiment.run_point(point, parameters, bench, project.raw)
+                experiment.run_point(point, values, bench, project.raw)
             try:
-                run = experiment.run_point(
-                    experiment.modelled(point), parameters, models, project.raw
-                )
+                run = experiment.run_point(experiment.modelled(point), values, models, project.raw)
             except HarnessError as error:
                 measured = Step(f"measure (the model cannot say: {error})", (), 0, 0.0)
             else:
@@ -126,6 +127,24 @@ def _drive_plan(
     plan = _titled(device, drive, len(points), steps, options)
     users = sum(step.what == _MEASURED for step in apart)
     return plan, _titled(f"{device}'s journal", journal or drive, users, apart, options)
+
+
+def _models(project: Project, name: str, devices: Mapping[str, bool]) -> SimulatedBench:
+    """Models in the place of real drives: by name, or the first of the experiment's of that kind.
+
+    `devices`: the experiment's name of each -> whether it is a disk. Raises TargetError if the
+    experiment models no drive of a kind.
+    """
+    bench = parameters.of_tier(project, name, "simulated").bench
+    chosen = {}
+    for device, is_disk in devices.items():
+        known = [bench.devices[device]] if device in bench.devices else [*bench.devices.values()]
+        alike = [n for n in known if (load_device(project.profiles, n).kind == "hdd") == is_disk]
+        if not alike:
+            kind = "disk" if is_disk else "flash drive"
+            raise TargetError(f"{name} has no model of a {kind}: nothing to expect for {device}")
+        chosen[device] = alike[0]
+    return SimulatedBench(project.profiles, chosen, bench.host, bench.overrides)
 
 
 def _titled(
@@ -189,32 +208,18 @@ class _PlanDevice(RealDevice):
         self._note("write the input", command, written)
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """What mke2fs is told; the rest writes through the file system."""
-        del dirty_bytes, discard, commit_s, journal_mode
-        whole = size_bytes or self._part_bytes
+        sized = spec.sized(self._part_bytes)
         if self._journal is not None:
             data, journal = guard.Part(self._drive), guard.Part(self._journal)
-            apart, home = external_journal.steps(
-                data, journal, size_bytes=whole, journal_bytes=journal_bytes, inodes=inodes
-            )
+            apart, home = external_journal.steps(data, journal, sized)
             self._bench.journal_steps.append(apart)
             self._bench.steps.append(home)
             raise _Enough
-        command = filesystems.make_command(
-            self._part, whole, inodes=inodes, journal_bytes=journal_bytes
-        )
-        self._note("make a file system", command, inodes * filesystems.INODE_BYTES + journal_bytes)
+        command = filesystems.make_command(self._part, sized)
+        written = spec.inodes * filesystems.INODE_BYTES + spec.journal_bytes
+        self._note("make a file system", command, written)
         raise _Enough
         yield  # a generator, as `contextmanager` wants one
 
@@ -239,6 +244,9 @@ class _PlanBench:
 
     tier = "hardware"
     parallel = 1
+    models = None
+    overrides: Mapping[str, str] = {}
+    remarks: Mapping[str, str] = {}
 
     def __init__(self, drives: Mapping[str, Drive], journals: Mapping[str, Drive]) -> None:
         self.cancel = Cancel()
@@ -252,6 +260,13 @@ class _PlanBench:
         """The experiment's names."""
         return list(self._drives)
 
+    def profile_name(self, device: str) -> str:
+        """Raises TargetError, always."""
+        raise TargetError(f"{device}: a real device has no profile")
+
+    def check_placement(self, device: str, overrides: Mapping[str, str]) -> None:
+        """The session's own bench has been asked."""
+
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """Nothing is written."""
 
@@ -263,24 +278,14 @@ class _PlanBench:
         return fingerprint.of_drive(self._drives[device])
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[RealDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[RealDevice]:
         """A stand-in; before it, the discard that empties the drive."""
-        del needed_bytes, seed, trace
-        drive, journal = self._drives[device], self._journals.get(device)
-        if not is_journal_apart(overrides):
+        drive, journal = self._drives[request.device], self._journals.get(request.device)
+        if not is_journal_apart(request.overrides):
             journal = None
         for which, steps in ((drive, self.steps), (journal, self.journal_steps)):
             if which is not None and which.trim:
                 command = ("blkdiscard", str(guard.part_of(which)))
                 time_s = which.size_bytes / _DISCARD_BYTES_PER_S
                 steps.append(Step("empty the drive", command, 0, time_s))
-        yield _PlanDevice(drive, journal, self, size_bytes)
+        yield _PlanDevice(drive, journal, self, request.size_bytes)

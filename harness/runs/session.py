@@ -23,65 +23,33 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
-import yaml
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, Field
 from tqdm import tqdm
 
 import harness
 from harness import experiments, plots, tiers
-from harness.devices.profiles import load_device
 from harness.drives import fingerprint
-from harness.errors import BadParameter, Interrupted, InvalidRun, TargetError
+from harness.errors import BadParameter, Interrupted, InvalidRun
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.paths import Project
-from harness.runs import claims, code
+from harness.runs import claims, code, parameters
 from harness.runs.journal import Entry, Journal
 from harness.system.files import write_atomically
 from harness.tiers.base import Bench
-from harness.tiers.emulated import EmulatedBench
-from harness.tiers.hardware import HardwareBench
-from harness.tiers.simulated import SimulatedBench
+from harness.tiers.options import Asked
 
 _ATTEMPTS: Final = 4
 
 
-class _BenchOptions(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    devices: dict[str, str] = {}
-    host: str = ""
-    slowdown: int = 0
-    overrides: dict[str, str] = {}
+class Options(Asked):
+    """What a user may ask for besides params.yaml, of an experiment and of the tier (see `Asked`).
 
-
-class _TierOptions(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    bench: _BenchOptions = _BenchOptions()
-    parameters: dict[str, Any] = {}
-
-
-class Options(BaseModel):
-    """What a user may ask for besides params.yaml.
-
-    `settings` replaces experiment parameters (texts in YAML), `devices` the profiles behind device
-    names, `overrides` single profile parameters, `host` the profile of the simulated host (a name,
-    or a path that ends in .yaml). Of the hardware tier: `drives` are claimed drives, by the
-    experiment's names for its devices, `write_budget_bytes` what each of them may be written (0:
-    guard.BUDGET_DRIVE_WRITES times its size), `queue` settings of their queues in sysfs, `journals`
-    claimed namespaces for journals with a stream of their own; or `target`, a file or loop device.
+    `settings` replaces experiment parameters (texts in YAML), `scale` the one of that name.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
     scale: str | None = None
-    settings: dict[str, str] = {}
-    devices: dict[str, str] = {}
-    overrides: dict[str, str] = {}
-    host: str = ""
-    target: Path | None = None
-    drives: dict[str, str] = {}
-    write_budget_bytes: int = 0
-    queue: dict[str, str] = {}
-    journals: dict[str, str] = {}
+    settings: dict[str, str] = Field(default={})
 
 
 @contextmanager
@@ -95,47 +63,15 @@ def open_session(
     """
     options = options or Options()
     experiment = experiments.find(name)
-    tiers.check(tier)
+    open_bench = tiers.find(tier)
     if tier not in experiment.tiers:
         raise BadParameter(f"{name} does not run on tier {tier}: {', '.join(experiment.tiers)}")
-    chosen = _tier_options(project, name, tier)
-    parameters = _parameters(experiment, chosen.parameters, options)
-    with _make_bench(project, tier, chosen.bench, options) as bench:
-        yield Session(project, experiment, bench, parameters)
-
-
-def default_parameters(project: Project, name: str, tier: str) -> BaseModel:
-    """An experiment's parameters on a tier, as params.yaml has them."""
-    chosen = _tier_options(project, name, tier)
-    return _parameters(experiments.find(name), chosen.parameters, Options())
-
-
-def host_name(project: Project, name: str) -> str:
-    """The host profile that params.yaml names for an experiment's simulated tier."""
-    return _tier_options(project, name, "simulated").bench.host
-
-
-def device_name(project: Project, name: str, device: str) -> str:
-    """The profile that params.yaml names for a device of an experiment's simulated tier."""
-    return _tier_options(project, name, "simulated").bench.devices[device]
-
-
-def modelled(project: Project, name: str, devices: Mapping[str, bool]) -> SimulatedBench:
-    """Models in the place of real drives: by name, or the first of the experiment's of that kind.
-
-    `devices`: the experiment's name of each -> whether it is a disk. Raises TargetError if the
-    experiment models no drive of a kind.
-    """
-    bench = _tier_options(project, name, "simulated").bench
-    chosen = {}
-    for device, is_disk in devices.items():
-        known = [bench.devices[device]] if device in bench.devices else [*bench.devices.values()]
-        alike = [n for n in known if (load_device(project.profiles, n).kind == "hdd") == is_disk]
-        if not alike:
-            kind = "disk" if is_disk else "flash drive"
-            raise TargetError(f"{name} has no model of a {kind}: nothing to expect for {device}")
-        chosen[device] = alike[0]
-    return SimulatedBench(project.profiles, chosen, bench.host, bench.overrides)
+    chosen = parameters.of_tier(project, name, tier)
+    values = parameters.with_settings(
+        experiment, chosen.parameters, options.settings, options.scale
+    )
+    with open_bench(options, chosen.bench, project) as bench:
+        yield Session(project, experiment, bench, values)
 
 
 class Session:
@@ -293,16 +229,11 @@ class Session:
             key=self._key(point),
             point=point.id,
             values=dict(point.values),
-            metrics={**measured.metrics, **measured.remarks, **self._remarks},
+            metrics={**measured.metrics, **measured.remarks, **self.bench.remarks},
             series=measured.series,  # type: ignore[arg-type]
             trace=bool(measured.trace),
             about=about,
         )
-
-    @property
-    def _remarks(self) -> Mapping[str, str]:
-        """What a real drive had to say of the point; a model says all in numbers."""
-        return self.bench.remarks if isinstance(self.bench, HardwareBench) else {}
 
     def _key(self, point: Point) -> str:
         """Equal for what would give the same result, and only for that."""
@@ -368,92 +299,6 @@ def _noted_interrupt() -> Iterator[threading.Event]:
     finally:
         for which, handler in before.items():
             signal.signal(which, handler)
-
-
-def _tier_options(project: Project, name: str, tier: str) -> _TierOptions:
-    try:
-        whole = yaml.safe_load(project.params.read_text())
-        return _TierOptions.model_validate(whole.get(name, {}).get(tier, {}))
-    except (ValidationError, yaml.YAMLError) as error:
-        raise BadParameter(f"params.yaml, {name}.{tier}: {_first_line(error)}") from error
-
-
-def _parameters(experiment: Experiment, given: Mapping[str, Any], options: Options) -> BaseModel:
-    values = dict(given)
-    for key, text in options.settings.items():
-        if key not in experiment.parameters.model_fields:
-            known = ", ".join(experiment.parameters.model_fields)
-            raise BadParameter(f"unknown parameter {key!r} of {experiment.name}; known: {known}")
-        try:
-            values[key] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise BadParameter(f"parameter {key}: {text!r} cannot be read") from error
-    if options.scale is not None:
-        values["scale"] = options.scale
-    try:
-        return experiment.parameters.model_validate(values)
-    except ValidationError as error:
-        raise BadParameter(f"parameter {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return f"{where}: {first['msg']}"
-    return " ".join(str(error).split())
-
-
-@contextmanager
-def _make_bench(
-    project: Project, tier: str, bench: _BenchOptions, options: Options
-) -> Iterator[Bench]:
-    if tier in ("simulated", "emulated"):
-        if options.target is not None or options.drives:
-            raise BadParameter(
-                f"--file and --drive are for tier hardware: tier {tier} needs no target"
-            )
-        unknown = set(options.devices) - set(bench.devices)
-        if unknown:
-            known = ", ".join(bench.devices)
-            raise BadParameter(f"unknown device {sorted(unknown)[0]!r}; known: {known}")
-        devices = {**bench.devices, **options.devices}
-        overrides = {**bench.overrides, **options.overrides}
-        made: SimulatedBench | EmulatedBench
-        if tier == "simulated":
-            host = options.host or bench.host
-            made = SimulatedBench(project.profiles, devices, host, overrides)
-        else:
-            made = EmulatedBench(
-                project.profiles,
-                devices,
-                overrides,
-                bench.slowdown,
-                project.journal / "block_traces",
-            )
-        with made:
-            yield made
-        return
-    if (options.target is None) == (not options.drives):
-        raise BadParameter(
-            "tier hardware needs a target: --drive NAME=CLAIMED for each device of the experiment "
-            "(see `harness hardware list`), or --file PATH (a new file, or a loop device)"
-        )
-    if options.devices or options.overrides:
-        raise BadParameter(
-            "a real device has no profile: --device and --override are for simulated"
-        )
-    if unknown := set(options.journals) - set(options.drives):
-        raise BadParameter(f"--journal {min(unknown)}=...: there is no --drive of that name")
-    with HardwareBench(
-        options.target,
-        options.drives,
-        options.write_budget_bytes,
-        project,
-        options.queue,
-        options.journals,
-    ) as hardware:
-        yield hardware
 
 
 def _write(path: Path, data: bytes) -> None:

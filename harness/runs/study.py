@@ -11,7 +11,7 @@ import pandas as pd
 from harness import experiments
 from harness.experiments.base import Results
 from harness.paths import Project
-from harness.runs import claims, published, session
+from harness.runs import claims, parameters, published, session
 from harness.runs.session import Options, Session
 
 
@@ -42,8 +42,8 @@ class StudyRuns:
 
     def host_name(self) -> str:
         """The simulated tier's host profile in params.yaml."""
-        return session.host_name(self.project, self.name)
+        return parameters.host_name(self.project, self.name)
 
     def device_name(self, device: str) -> str:
         """The profile of a device of the simulated tier in params.yaml."""
-        return session.device_name(self.project, self.name, device)
+        return parameters.device_name(self.project, self.name, device)

@@ -11,6 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -59,116 +60,130 @@ _KERNEL_LOG: Final = "/dev/kmsg"
 _LONGEST_RECORD: Final = 8192
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ext4Spec:
+    """How an ext4 is made and mounted.
+
+    `size_bytes` 0: as large as the device. `dirty_bytes`: how much that is not written yet the
+    kernel may hold of it, half of that before it begins to write in the background (see
+    writeback.limited); 0: as much as it likes. `discard`: the device is told what was deleted,
+    after the next commit. `inodes`: how many files there may be. `commit_s`: how often its journal
+    commits; ext4 takes whole seconds of the clock, at least one. `journal_mode`: one of
+    JOURNAL_MODES; with `journal`, O_DIRECT is buffered. `journal_bytes`: whole MiB; 0: a 16th of
+    the file system, 4 to 64 MiB. `block_bytes`: of a file-system block, which not every kernel can
+    mount if it is larger than a page of memory.
+
+    Raises UnknownName (the mode), BadParameter (a journal size that mke2fs does not allow).
+    """
+
+    size_bytes: int = 0
+    dirty_bytes: int = 0
+    discard: bool = False
+    inodes: int = INODES
+    commit_s: float = COMMIT_S
+    journal_mode: str = "ordered"
+    journal_bytes: int = 0
+    block_bytes: int = BLOCK_BYTES
+
+    def __post_init__(self) -> None:
+        if self.journal_mode not in JOURNAL_MODES:
+            raise UnknownName("journal mode", self.journal_mode, JOURNAL_MODES)
+        if self.journal_bytes:
+            _check_journal(self.journal_bytes, self.block_bytes)
+
+    def sized(self, whole_bytes: int) -> Ext4Spec:
+        """The same, of `whole_bytes` if it has no size of its own."""
+        return replace(self, size_bytes=self.size_bytes or whole_bytes)
+
+    @property
+    def mount_options(self) -> tuple[str, ...]:
+        """What mount(8) is told."""
+        return (
+            f"commit={max(round(self.commit_s), 1)}",
+            "discard" if self.discard else "nodiscard",
+            f"data={self.journal_mode}",
+        )
+
+    def journal_bytes_in(self, whole_bytes: int) -> int:
+        """The journal's size in a file system of that size: whole MiB, as mke2fs wants them.
+
+        Raises TargetError if it does not fit.
+        """
+        if self.journal_bytes == 0:
+            least = JOURNAL_BLOCKS[0] * self.block_bytes
+            chosen = min(max(whole_bytes // 16, least), _MOST_CHOSEN_JOURNAL_BYTES)
+            return chosen // _MIB * _MIB
+        if self.journal_bytes > whole_bytes // 2:
+            raise TargetError(
+                f"a journal of {format_bytes(self.journal_bytes)} does not fit into a file system "
+                f"of {format_bytes(whole_bytes)}, at most half of it does: choose a smaller "
+                "journal or a larger device"
+            )
+        return self.journal_bytes
+
+
+PLAIN: Final = Ext4Spec()
+"""As large as its device, and as mke2fs and the kernel would have it."""
+
+
 @contextlib.contextmanager
-def ext4(
-    device: Path,
-    size_bytes: int = 0,
-    *,
-    dirty_bytes: int = 0,
-    commit_s: float = COMMIT_S,
-    discard: bool = False,
-    inodes: int = INODES,
-    journal_mode: str = "ordered",
-    journal_bytes: int = 0,
-) -> Iterator[Path]:
+def ext4(device: Path, spec: Ext4Spec = PLAIN) -> Iterator[Path]:
     """A new ext4 on a block device, mounted at a folder of ours while the block runs.
 
-    `size_bytes` 0: as large as the device. `dirty_bytes`: see writeback.limited. `discard`: what is
-    deleted is discarded after the next commit. `inodes`: how many files there may be. `commit_s`:
-    ext4 takes whole seconds of the clock, at least one. `journal_mode`: one of JOURNAL_MODES; with
-    `journal`, O_DIRECT is buffered. `journal_bytes`: whole MiB; 0: a 16th of the file system, 4 to
-    64 MiB. Root only. Raises MissingTool, DiskFull, UnknownName, BadParameter (a journal size that
-    mke2fs does not allow), TargetError (also for a journal that does not fit, and for a device
-    without discard, if it is to have it).
+    Root only. Raises MissingTool, DiskFull, TargetError (also for a journal that does not fit, and
+    for a device without discard, if it is to have it).
     """
-    _journaling(journal_mode)
-    if discard:
+    if spec.discard:
         _check_discard(device)
-    _make(device, size_bytes, offset_bytes=0, inodes=inodes, journal_bytes=journal_bytes)
-    with mounted(
-        device,
-        dirty_bytes=dirty_bytes,
-        commit_s=commit_s,
-        discard=discard,
-        journal_mode=journal_mode,
-    ) as folder:
+    make(device, spec)
+    with mounted(device, spec) as folder:
         yield folder
 
 
 @contextlib.contextmanager
-def ext4_in(
-    target: Path,
-    offset_bytes: int,
-    size_bytes: int,
-    *,
-    dirty_bytes: int = 0,
-    commit_s: float = COMMIT_S,
-    discard: bool = False,
-    inodes: int = INODES,
-    journal_mode: str = "ordered",
-    journal_bytes: int = 0,
-) -> Iterator[Path]:
+def ext4_in(target: Path, offset_bytes: int, spec: Ext4Spec) -> Iterator[Path]:
     """A new ext4 in a part of a file or device, mounted through a loop device while the block runs.
 
     The loop device goes with the mount, and reads and writes past the page cache of what is below.
-    Parameters and errors as of `ext4`.
+    `spec` has a size. Errors as of `ext4`.
     """
-    mode = _journaling(journal_mode)
-    if discard and target.is_block_device():
+    if spec.discard and target.is_block_device():
         _check_discard(target)
-    _make(target, size_bytes, offset_bytes=offset_bytes, inodes=inodes, journal_bytes=journal_bytes)
-    place = ["loop", f"offset={offset_bytes}", f"sizelimit={size_bytes}"]
-    options = [*place, _committing(commit_s), _discarding(discard), mode]
-    with _mounted(target, options) as folder:
+    make(target, spec, offset_bytes=offset_bytes)
+    place = ["loop", f"offset={offset_bytes}", f"sizelimit={spec.size_bytes}"]
+    with _mounted(target, [*place, *spec.mount_options]) as folder:
         number = mounts.number_of(folder)
         loop = device_of(folder)
-        if discard:
+        if spec.discard:
             _check_discard(loop)  # of a file: what lies below it decides
         _run("losetup", "--direct-io=on", str(loop))
-        with writeback.limited(number, dirty_bytes):
+        with writeback.limited(number, spec.dirty_bytes):
             yield folder
 
 
-def make(
-    device: Path, *, inodes: int = INODES, journal_bytes: int = 0, block_bytes: int = BLOCK_BYTES
-) -> None:
-    """Writes an empty ext4 over a whole block device, to be mounted by `mounted`.
+def make(target: Path, spec: Ext4Spec = PLAIN, *, offset_bytes: int = 0) -> None:
+    """Writes an empty ext4 into a file or block device, to be mounted by `mounted`.
 
-    `block_bytes`: of a file-system block, which not every kernel can mount if it is larger than a
-    page of memory. Other parameters and errors as of `ext4`.
+    Errors as of `ext4`.
     """
-    _make(
-        device,
-        0,
-        offset_bytes=0,
-        inodes=inodes,
-        journal_bytes=journal_bytes,
-        block_bytes=block_bytes,
-    )
+    sized = spec.sized(_size_of(target) - offset_bytes)
+    run_mke2fs(make_command(target, sized, offset_bytes=offset_bytes))
 
 
 @contextlib.contextmanager
-def mounted(
-    device: Path,
-    *,
-    dirty_bytes: int = 0,
-    commit_s: float = COMMIT_S,
-    discard: bool = False,
-    journal_mode: str = "ordered",
-    journal: Path | None = None,
-) -> Iterator[Path]:
+def mounted(device: Path, spec: Ext4Spec = PLAIN, *, journal: Path | None = None) -> Iterator[Path]:
     """An ext4 that is there already, mounted at a folder of ours while the block runs.
 
-    The kernel replays its journal if it was not unmounted. `journal`: the device that has it, if it
-    is another one. Other parameters as of `ext4`. Raises TargetError, with the kernel's words, if
-    it cannot be mounted.
+    The kernel replays its journal if it was not unmounted. Of `spec` only that counts which a mount
+    is told. `journal`: the device that has its journal, if it is another one. Raises TargetError,
+    with the kernel's words, if it cannot be mounted.
     """
-    options = [_committing(commit_s), _discarding(discard), _journaling(journal_mode)]
+    options = [*spec.mount_options]
     if journal is not None:  # whatever number that device had when the file system was made
         options.append(f"journal_path={journal}")
     with (
         _mounted(device, options) as folder,
-        writeback.limited(mounts.number_of(folder), dirty_bytes),
+        writeback.limited(mounts.number_of(folder), spec.dirty_bytes),
     ):
         yield folder
 
@@ -257,20 +272,6 @@ def discard(device: Path, begin_bytes: int, length_bytes: int) -> None:
     _run("blkdiscard", *place, str(device))
 
 
-def _committing(commit_s: float) -> str:
-    return f"commit={max(round(commit_s), 1)}"
-
-
-def _discarding(discard: bool) -> str:
-    return "discard" if discard else "nodiscard"
-
-
-def _journaling(mode: str) -> str:
-    if mode not in JOURNAL_MODES:
-        raise UnknownName("journal mode", mode, JOURNAL_MODES)
-    return f"data={mode}"
-
-
 def _check_discard(device: Path) -> None:
     """The kernel mounts with `discard` what cannot discard, and then does nothing."""
     if not block_queue.discards(block_queue.drive_of(device)):
@@ -278,28 +279,6 @@ def _check_discard(device: Path) -> None:
             f"{device} knows no discard (its queue/discard_max_bytes is 0): use another device, or "
             "trim none"
         )
-
-
-def _make(
-    target: Path,
-    size_bytes: int,
-    *,
-    offset_bytes: int,
-    inodes: int = INODES,
-    journal_bytes: int = 0,
-    block_bytes: int = BLOCK_BYTES,
-) -> None:
-    """Writes an empty file system."""
-    whole = size_bytes or _size_of(target) - offset_bytes
-    command = make_command(
-        target,
-        whole,
-        offset_bytes=offset_bytes,
-        inodes=inodes,
-        journal_bytes=journal_bytes,
-        block_bytes=block_bytes,
-    )
-    run_mke2fs(command)
 
 
 def run_mke2fs(command: Sequence[str]) -> None:
@@ -310,33 +289,28 @@ def run_mke2fs(command: Sequence[str]) -> None:
 
 
 def make_command(
-    target: Path,
-    whole_bytes: int,
-    *,
-    offset_bytes: int = 0,
-    inodes: int = INODES,
-    journal_bytes: int = 0,
-    block_bytes: int = BLOCK_BYTES,
-    journal: Path | None = None,
+    target: Path, spec: Ext4Spec, *, offset_bytes: int = 0, journal: Path | None = None
 ) -> tuple[str, ...]:
-    """mke2fs's arguments for a file system of that size, as `ext4` makes it.
+    """mke2fs's arguments for a file system as `ext4` makes it; `spec` has a size.
 
     `journal`: a device that has its journal, made by journal_command. mke2fs takes sizes in KiB if
     they end in k. Errors as of `ext4`.
     """
-    if whole_bytes < _LEAST_BYTES:
+    whole, block = spec.size_bytes, spec.block_bytes
+    if whole < _LEAST_BYTES:
         raise TargetError(
-            f"{target}: {whole_bytes} B are too few for a file system: at least {_LEAST_BYTES} B"
+            f"{target}: {whole} B are too few for a file system: at least {_LEAST_BYTES} B"
         )
     if journal is None:
-        place = f"size={_journal_bytes(whole_bytes, journal_bytes, block_bytes) // _MIB}"
+        place = f"size={spec.journal_bytes_in(whole) // _MIB}"
     else:
         place = f"device={journal}"
     return (
-        *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(block_bytes), "-m", "0", "-N", str(inodes)),
+        *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(block), "-m", "0"),
+        *("-N", str(spec.inodes)),
         *("-I", str(INODE_BYTES), "-O", _FEATURES, "-U", _IDENTITY, "-J", place),
         *("-E", _EXTENDED + (f",offset={offset_bytes}" if offset_bytes else "")),
-        *(str(target), f"{whole_bytes // block_bytes * block_bytes // 1024}k"),
+        *(str(target), f"{whole // block * block // 1024}k"),
     )
 
 
@@ -359,22 +333,6 @@ def _check_journal(journal_bytes: int, block_bytes: int) -> None:
             f"journal_bytes {journal_bytes}: must be whole MiB, {format_bytes(fewest)} to "
             f"{format_bytes(most)}"
         )
-
-
-def _journal_bytes(whole_bytes: int, asked_bytes: int, block_bytes: int) -> int:
-    """Whole MiB, as mke2fs wants them."""
-    if asked_bytes == 0:
-        least = JOURNAL_BLOCKS[0] * block_bytes
-        chosen = min(max(whole_bytes // 16, least), _MOST_CHOSEN_JOURNAL_BYTES)
-        return chosen // _MIB * _MIB
-    _check_journal(asked_bytes, block_bytes)
-    if asked_bytes > whole_bytes // 2:
-        raise TargetError(
-            f"a journal of {format_bytes(asked_bytes)} does not fit into a file system of "
-            f"{format_bytes(whole_bytes)}, at most half of it does: choose a smaller journal or a "
-            "larger device"
-        )
-    return asked_bytes
 
 
 @contextlib.contextmanager

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Final
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from harness.errors import UnknownName
 
-_NAMES: Final = ("simulated", "emulated", "hardware")
+if TYPE_CHECKING:
+    from harness.paths import Project
+    from harness.tiers.base import Bench
+    from harness.tiers.options import Asked, BenchParameters
+
+_TABLE: Final = {
+    "simulated": "harness.tiers.simulated",
+    "emulated": "harness.tiers.emulated",
+    "hardware": "harness.tiers.hardware",
+}
+"""Each has an `open_bench`; none is imported before it is asked for."""
+
+
+class OpenBench(Protocol):
+    """What a tier's module has to have."""
+
+    def __call__(
+        self, asked: Asked, parameters: BenchParameters, project: Project
+    ) -> AbstractContextManager[Bench]:
+        """The bench that a user asked for, with what params.yaml says of it.
+
+        Raises HarnessError for what this tier has not, before anything is written.
+        """
+        ...
 
 
 def names() -> list[str]:
     """Names of all tiers."""
-    return list(_NAMES)
+    return list(_TABLE)
 
 
 def check(name: str) -> str:
     """The name itself. Raises UnknownName if there is no such tier."""
-    if name not in _NAMES:
-        raise UnknownName("tier", name, _NAMES)
+    if name not in _TABLE:
+        raise UnknownName("tier", name, _TABLE)
     return name
+
+
+def find(name: str) -> OpenBench:
+    """What opens a bench of that tier. Raises UnknownName."""
+    return cast("OpenBench", import_module(_TABLE[check(name)]).open_bench)

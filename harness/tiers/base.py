@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from harness import _core
 from harness.devices.profiles import DeviceProfile, HostProfile, NamedRange
 from harness.devices.write_shares import Writes
-from harness.system.filesystems import COMMIT_S, INODES
+from harness.system.filesystems import Ext4Spec
 from harness.workloads.ageing import Ageing
+
+if TYPE_CHECKING:
+    from harness.devices.live import LiveDevice
+    from harness.tiers.simulated import SimulatedBench
 
 DATA_OFFSET_BYTES: Final = 1 << 20
 """Where an experiment's data begins on a device; what lies before belongs to the harness."""
@@ -44,8 +48,27 @@ class Cancel(_core.Cancel):
         super().set()
 
 
-class Device(Protocol):
-    """A device under test, ready for the engine."""
+@dataclass(frozen=True, kw_only=True)
+class DeviceRequest:
+    """A device that a point asks its bench for.
+
+    `device`: the experiment's name for it. `needed_bytes`: the room that there must be at least.
+    `overrides`: parameters that are not the profile's. `seed` varies what repetitions may vary.
+    `trace`: record the kernel's block requests, where there is a kernel. `size_bytes`: a smaller
+    drive of the same kind (devices/scaling), where drives are modelled; a real one has at least
+    that much room; 0: the drive as it is.
+    """
+
+    device: str
+    needed_bytes: int = 0
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    trace: bool = False
+    size_bytes: int = 0
+
+
+class DeviceUnderTest(Protocol):
+    """What a bench opens: ready for the engine."""
 
     @property
     def storage(self) -> _core.Storage:
@@ -73,29 +96,32 @@ class Device(Protocol):
         ...
 
     @property
+    def drive(self) -> LiveDevice | None:
+        """The drive itself, for what no host does to one, such as to cut its power: None but for
+        an emulated one.
+        """
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The block device or file. Raises TargetError where there is no kernel."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+        ...
+
+    @property
     def slowdown(self) -> int:
         """How many times slower than the clock the device's time runs; software's does not."""
         ...
 
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> AbstractContextManager[Path]:
+    def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """An empty ext4 on the device, before `begin`: mounted for as long as the block runs.
 
-        `size_bytes` 0: as large as the device. `dirty_bytes`: how much that is not written yet the
-        kernel may hold of it, half of that before it begins to write in the background; 0: as much
-        as it likes. `discard`: the device is told what was deleted. `inodes`: how many files there
-        may be. `commit_s`: how often its journal commits, in the device's time. `journal_mode`,
-        `journal_bytes`: see system/filesystems. Yields the folder. Raises TargetError (a device
-        that knows no discard is to have it), and MissingTool without e2fsprogs.
+        `commit_s` of the spec counts in the device's time. Yields the folder. Raises TargetError (a
+        device that knows no discard is to have it), and MissingTool without e2fsprogs.
         """
         ...
 
@@ -157,6 +183,32 @@ class Bench(Protocol):
         """Names of the devices that this bench has."""
         ...
 
+    @property
+    def models(self) -> SimulatedBench | None:
+        """The models in virtual time, if that is what points run on; None on a real kernel."""
+        ...
+
+    @property
+    def overrides(self) -> Mapping[str, str]:
+        """Profile parameters that are not the profiles'; empty where there are none."""
+        ...
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """Texts for the last point's record, as names of columns and what they say."""
+        ...
+
+    def profile_name(self, device: str) -> str:
+        """The profile behind a device. Raises UnknownName, and TargetError for a real one."""
+        ...
+
+    def check_placement(self, device: str, overrides: Mapping[str, str]) -> None:
+        """Whether a point with these parameters can be run: its writes placed as it wants.
+
+        Raises TargetError, BadParameter.
+        """
+        ...
+
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """Says how much room the points need at most, by device, before the first of them runs.
 
@@ -172,21 +224,10 @@ class Bench(Protocol):
         """What a result on this device depends on: profile digests, or a machine's fingerprint."""
         ...
 
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> AbstractContextManager[Device]:
-        """A device with at least that much room. `seed` varies what repetitions may vary.
+    def open_device(self, request: DeviceRequest) -> AbstractContextManager[DeviceUnderTest]:
+        """The device, for as long as the block runs.
 
-        `trace`: record the kernel's block requests, where there is a kernel. `size_bytes`: a
-        smaller drive of the same kind (devices/scaling), where drives are modelled; a real one
-        has at least that much room. 0: the drive as it is. Raises BadParameter for a size that it
-        cannot have.
+        Raises UnknownName, BadParameter (a size or a parameter that it cannot have), TargetError
+        (too little room).
         """
         ...

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,17 +21,19 @@ from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, NamedRange, load_device
 from harness.devices.write_shares import Writes
 from harness.drives import fingerprint
-from harness.errors import HarnessError, InvalidRun, MissingTool, UnknownName
+from harness.errors import HarnessError, InvalidRun, MissingTool
+from harness.paths import Project
 from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
-from harness.system.filesystems import COMMIT_S, INODES
-from harness.tiers.base import Cancel, CpuCosts
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import CpuCosts, DeviceRequest
 from harness.tiers.hardware import write_records
+from harness.tiers.modelled import ModelledBench, start_angle_ns
+from harness.tiers.options import Asked, BenchParameters, EmulatedOptions
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
 
-_SEEDS_PER_REVOLUTION = 16
 _SLOWEST = 64  # much beyond it a machine sleeps between two requests, and wakes up late
 
 
@@ -58,6 +60,16 @@ class EmulatedDevice:
         return self._device
 
     @property
+    def path(self) -> Path:
+        """Of its block device."""
+        return self._device.path
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its block device."""
+        return self._device.size_bytes
+
+    @property
     def storage(self) -> _core.FileStorage:
         """The engine's way; opened when it is first used, as a file system wants it alone."""
         if self._storage is None:
@@ -65,28 +77,10 @@ class EmulatedDevice:
         return self._storage
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """Made at once: to the drive it has been there since long ago."""
-        with filesystems.ext4(
-            self._device.path,
-            size_bytes,
-            dirty_bytes=dirty_bytes,
-            commit_s=commit_s * self.slowdown,
-            discard=discard,
-            inodes=inodes,
-            journal_mode=journal_mode,
-            journal_bytes=journal_bytes,
-        ) as folder:
+        by_the_clock = replace(spec, commit_s=spec.commit_s * self.slowdown)
+        with filesystems.ext4(self._device.path, by_the_clock) as folder:
             self._folder = folder
             try:
                 yield folder
@@ -182,7 +176,19 @@ class EmulatedDevice:
         }
 
 
-class EmulatedBench:
+def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> EmulatedBench:
+    """See tiers.OpenBench."""
+    options = EmulatedOptions.of(asked, parameters)
+    return EmulatedBench(
+        project.profiles,
+        options.devices,
+        options.overrides,
+        options.slowdown,
+        project.journal / "block_traces",
+    )
+
+
+class EmulatedBench(ModelledBench):
     """Devices from profiles, one at a time, each as large as its profile says.
 
     `devices` maps the experiment's names to profiles; `slowdown` 0 lets each device choose how many
@@ -193,6 +199,7 @@ class EmulatedBench:
 
     tier = "emulated"
     parallel = 1
+    models = None
 
     def __init__(
         self,
@@ -202,42 +209,12 @@ class EmulatedBench:
         slowdown: int = 0,
         traces: Path | None = None,
     ) -> None:
-        self.cancel = Cancel()
-        self._profiles = profiles
-        self._names = dict(devices)
-        self._overrides = dict(overrides or {})
+        super().__init__(profiles, devices, overrides)
         self._slowdown = slowdown
         self._traces = traces
         self._attempt = 1
         for device in self._names:
             self._spec(device, {}, 0).check()
-
-    def __enter__(self) -> EmulatedBench:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
-
-    @property
-    def devices(self) -> list[str]:
-        """The experiment's names for its devices."""
-        return list(self._names)
-
-    @property
-    def overrides(self) -> Mapping[str, str]:
-        """Profile parameters that are not the profile's."""
-        return dict(self._overrides)
-
-    def profile_name(self, device: str) -> str:
-        """The profile behind one of the experiment's names. Raises UnknownName."""
-        if device not in self._names:
-            raise UnknownName("device", device, self._names)
-        return self._names[device]
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """What the points write must fit into memory; the rest of a device is never touched.
@@ -260,25 +237,17 @@ class EmulatedBench:
         return {"profile": profile.digest(), **fingerprint.machine()}
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[EmulatedDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[EmulatedDevice]:
         """A new drive. A disk's platters stand at an angle that `seed` sets."""
-        del needed_bytes
-        spec = self._spec(device, overrides, seed).model_copy(update={"size_bytes": size_bytes})
+        spec = self._spec(request.device, request.overrides, request.seed).model_copy(
+            update={"size_bytes": request.size_bytes}
+        )
         with live.created(spec) as made:
             if spec.slowdown == 0 and self._attempt > 1:
                 chosen = int(made.stats()["slowdown"])
                 slower = min(chosen << (self._attempt - 1), _SLOWEST)
                 made.set_speed("real", max(slower, chosen))
-            emulated = EmulatedDevice(made, self._trace_file() if trace else None)
+            emulated = EmulatedDevice(made, self._trace_file() if request.trace else None)
             try:
                 yield emulated
             except BaseException as error:
@@ -300,21 +269,15 @@ class EmulatedBench:
         return self._traces / "block.parquet"
 
     def _spec(self, device: str, overrides: Mapping[str, str], seed: int) -> LiveSpec:
-        if device not in self._names:
-            raise UnknownName("device", device, self._names)
-        name = self._names[device]
+        name = self.profile_name(device)
         profile = load_device(self._profiles, name, self._overrides)
-        turn = 0
-        if isinstance(profile, HddProfile):
-            revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
-            turn = seed % _SEEDS_PER_REVOLUTION * revolution_ns // _SEEDS_PER_REVOLUTION
         return LiveSpec(
             profile=name,
             profiles=self._profiles,
             overrides={**self._overrides, **overrides},
             thin=True,
             slowdown=self._slowdown,
-            seed=turn if isinstance(profile, HddProfile) else seed,
+            seed=start_angle_ns(profile, seed) if isinstance(profile, HddProfile) else seed,
         )
 
 

@@ -34,8 +34,9 @@ from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
 from harness.system import filesystems
-from harness.system.filesystems import COMMIT_S, INODES
-from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
+from harness.tiers.options import Asked, BenchParameters, HardwareOptions
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
@@ -78,6 +79,7 @@ class RealDevice(ABC):
     host = None
     block_trace: Path | None = None
     slowdown = 1
+    drive = None
     size_bytes: int
 
     def __init__(self, path: Path) -> None:
@@ -108,18 +110,8 @@ class RealDevice(ABC):
         self._placed[offset_bytes] = contents
 
     @abstractmethod
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> AbstractContextManager[Path]:
-        """See tiers.base.Device."""
+    def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
+        """See tiers.base.DeviceUnderTest."""
 
     @abstractmethod
     def age(self, ageing: Ageing) -> None:
@@ -173,30 +165,11 @@ class FileDevice(RealDevice):
         self.size_bytes = target.size_bytes
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
         self._emptied()
-        with filesystems.ext4_in(
-            self._target.path,
-            DATA_OFFSET_BYTES,
-            size_bytes or self._target.size_bytes - DATA_OFFSET_BYTES,
-            dirty_bytes=dirty_bytes,
-            discard=discard,
-            inodes=inodes,
-            commit_s=commit_s,
-            journal_mode=journal_mode,
-            journal_bytes=journal_bytes,
-        ) as folder:
+        sized = spec.sized(self._target.size_bytes - DATA_OFFSET_BYTES)
+        with filesystems.ext4_in(self._target.path, DATA_OFFSET_BYTES, sized) as folder:
             yield folder
 
     def age(self, ageing: Ageing) -> None:
@@ -238,49 +211,24 @@ class DriveDevice(RealDevice):
                 filesystems.discard(drive.path, 0, drive.size_bytes)
 
     @contextmanager
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> Iterator[Path]:
-        """On the part of the drive that the point uses, or on its first `size_bytes`.
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
+        """On the part of the drive that the point uses, or on its first `spec.size_bytes`.
 
         A journal of its own holds data, too: see external_journal.
         """
         self._emptied()
+        sized = spec.sized(self._part_bytes)
         if self._is_journal_apart:
             assert self._journal is not None
-            if journal_mode != "journal":
-                raise TargetError(f"a journal apart is for data=journal, not for {journal_mode}")
-            with external_journal(
-                self._drive,
-                self._journal,
-                size_bytes=size_bytes or self._part_bytes,
-                dirty_bytes=dirty_bytes,
-                commit_s=commit_s,
-                discard=discard,
-                inodes=inodes,
-                journal_bytes=journal_bytes,
-            ) as folder:
+            if spec.journal_mode != "journal":
+                raise TargetError(
+                    f"a journal apart is for data=journal, not for {spec.journal_mode}"
+                )
+            with external_journal(self._drive, self._journal, sized) as folder:
                 yield folder
             return
         self._permit("make a file system", 0)
-        with filesystems.ext4(
-            self.path,
-            size_bytes or self._part_bytes,
-            dirty_bytes=dirty_bytes,
-            discard=discard,
-            inodes=inodes,
-            commit_s=commit_s,
-            journal_mode=journal_mode,
-            journal_bytes=journal_bytes,
-        ) as folder:
+        with filesystems.ext4(self.path, sized) as folder:
             yield folder
 
     def age(self, ageing: Ageing) -> None:
@@ -332,6 +280,20 @@ class DriveDevice(RealDevice):
         self._drive.permit(step, written_bytes)
 
 
+def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> HardwareBench:
+    """See tiers.OpenBench."""
+    del parameters  # they are about models
+    options = HardwareOptions.of(asked)
+    return HardwareBench(
+        options.target,
+        options.drives,
+        options.write_budget_bytes,
+        project,
+        options.queue,
+        options.journals,
+    )
+
+
 class HardwareBench:
     """Claimed drives by the experiment's names for its devices, or one file or loop device.
 
@@ -344,6 +306,8 @@ class HardwareBench:
 
     tier = "hardware"
     parallel = 1
+    models = None
+    overrides: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -393,6 +357,10 @@ class HardwareBench:
         """The drives' names in the experiment; of a file, DEVICE."""
         return list(self._names) or [DEVICE]
 
+    def profile_name(self, device: str) -> str:
+        """Raises TargetError, always."""
+        raise TargetError(f"{device}: a real device has no profile")
+
     @property
     def remarks(self) -> Mapping[str, str]:
         """Texts for the last point's record: where its write amplification is from, or why not."""
@@ -441,30 +409,20 @@ class HardwareBench:
         return guard.check(self._claimed_as(device), project=self._project)
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[RealDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[RealDevice]:
         """A real device takes neither seed nor trace; a drive is empty, where it can discard.
 
-        Of `overrides` it knows where writes are placed (`placement`): not by who they are from, or
-        a file system's journal apart (`range`).
+        Of its parameters it knows where writes are placed (`placement`): not by who they are from,
+        or a file system's journal apart (`range`).
         """
-        del seed, trace
-        self.check_placement(device, overrides)
+        self.check_placement(request.device, request.overrides)
         self._remarks = {}
         if self._target is not None:
-            self.identity(device)
-            yield self._file_of(max(needed_bytes, size_bytes))
+            self.identity(request.device)
+            yield self._file_of(max(request.needed_bytes, request.size_bytes))
             return
-        opened = self._drive_of(device)
-        opened.empty(size_bytes, journal_apart=is_journal_apart(overrides))
+        opened = self._drive_of(request.device)
+        opened.empty(request.size_bytes, journal_apart=is_journal_apart(request.overrides))
         try:
             yield opened
         finally:
@@ -514,7 +472,7 @@ class HardwareBench:
 def is_journal_apart(overrides: Mapping[str, str]) -> bool:
     """Whether a point wants its file system's journal to be placed apart.
 
-    `overrides`: as `open_device` gets them. Raises BadParameter for what is a model's only.
+    `overrides`: as of a DeviceRequest. Raises BadParameter for what is a model's only.
     """
     unknown = [name for name in overrides if name != "placement"]
     if unknown:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +25,14 @@ from harness.devices.profiles import (
 from harness.devices.scaling import scaled_to
 from harness.devices.write_shares import Writes, shares_of
 from harness.errors import BadParameter, TargetError, UnknownName
-from harness.system.filesystems import COMMIT_S, INODES
-from harness.tiers.base import Cancel, CpuCosts
+from harness.paths import Project
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import CpuCosts, DeviceRequest
+from harness.tiers.modelled import ModelledBench, start_angle_ns
+from harness.tiers.options import Asked, BenchParameters, SimulatedOptions
 from harness.units import format_bytes
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpch import CONTENT, RECORD_BYTES
-
-_SEEDS_PER_REVOLUTION = 16
 
 
 class SimulatedDevice:
@@ -40,6 +40,7 @@ class SimulatedDevice:
 
     block_trace = None
     slowdown = 1
+    drive = None
 
     def __init__(
         self, storage: _core.VirtualStorage, profile: DeviceProfile, host: HostProfile
@@ -58,23 +59,23 @@ class SimulatedDevice:
             match_ns=costs.match_cpu.value,
         )
 
+    @property
+    def path(self) -> Path:
+        """Virtual time has no kernel. Raises TargetError, always."""
+        raise TargetError("a simulated device has no path: use the tier emulated or hardware")
+
+    @property
+    def size_bytes(self) -> int:
+        """As its profile says, or was scaled to."""
+        return self.storage.capacity_bytes
+
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Mounts the records without a copy."""
         self.storage.mount(offset_bytes, contents.view(np.uint8))
 
-    def filesystem(
-        self,
-        *,
-        size_bytes: int = 0,
-        dirty_bytes: int = 0,
-        discard: bool = False,
-        inodes: int = INODES,
-        commit_s: float = COMMIT_S,
-        journal_mode: str = "ordered",
-        journal_bytes: int = 0,
-    ) -> AbstractContextManager[Path]:
+    def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """Virtual time has no kernel. Raises TargetError, always."""
-        del size_bytes, dirty_bytes, discard, inodes, commit_s, journal_mode, journal_bytes
+        del spec
         raise TargetError(
             "a simulated device has no file system of the kernel's: use the tier emulated or "
             "hardware"
@@ -122,7 +123,7 @@ class SimulatedDevice:
 
 
 @dataclass(frozen=True)
-class SimulatedMachine:
+class ModelledStack:
     """Profiles of a drive and of the host above it; `device_core` is what the core makes of it."""
 
     device: DeviceProfile
@@ -130,7 +131,13 @@ class SimulatedMachine:
     host: HostProfile
 
 
-class SimulatedBench:
+def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> SimulatedBench:
+    """See tiers.OpenBench."""
+    options = SimulatedOptions.of(asked, parameters)
+    return SimulatedBench(project.profiles, options.devices, options.host, options.overrides)
+
+
+class SimulatedBench(ModelledBench):
     """Devices from profiles.
 
     `devices` maps the names by which an experiment calls its devices to profile names. All
@@ -146,31 +153,17 @@ class SimulatedBench:
         host: str,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__(profiles, devices, overrides)
         self.parallel = max(os.cpu_count() or 1, 1)
-        self.cancel = Cancel()
         self._pool = _core.ChunkPool()
-        self._profiles = profiles
-        self._names = dict(devices)
         self._host_name = host
-        self._overrides = dict(overrides or {})
         for device in self._names:
             self._load(device, self._overrides)
 
-    def __enter__(self) -> SimulatedBench:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
-
     @property
-    def devices(self) -> list[str]:
-        """The experiment's names for its devices."""
-        return list(self._names)
+    def models(self) -> SimulatedBench:
+        """Itself."""
+        return self
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """Every device is as large as its profile says."""
@@ -194,51 +187,35 @@ class SimulatedBench:
         return {"profile": profile.digest(), "host": host.digest()}
 
     @contextmanager
-    def open_device(
-        self,
-        device: str,
-        needed_bytes: int,
-        *,
-        overrides: Mapping[str, str],
-        seed: int,
-        trace: bool = False,
-        size_bytes: int = 0,
-    ) -> Iterator[SimulatedDevice]:
+    def open_device(self, request: DeviceRequest) -> Iterator[SimulatedDevice]:
         """A new drive, never used before. A disk's platters stand at an angle that `seed` sets."""
-        del trace  # no kernel, no requests of it
-        machine = self.machine(device, overrides=overrides, seed=seed, size_bytes=size_bytes)
+        stack = self.stack(request)
         storage = _core.VirtualStorage(
-            machine.device_core,
-            machine.host.to_core(),
+            stack.device_core,
+            stack.host.to_core(),
             cell_bytes=RECORD_BYTES,
             kept_bytes=CONTENT.itemsize,
             pool=self._pool,
         )
-        self._check_room(device, storage.capacity_bytes, needed_bytes)
-        yield SimulatedDevice(storage, machine.device, machine.host)
+        self._check_room(request.device, storage.capacity_bytes, request.needed_bytes)
+        yield SimulatedDevice(storage, stack.device, stack.host)
 
-    def machine(
-        self, device: str, *, overrides: Mapping[str, str], seed: int = 0, size_bytes: int = 0
-    ) -> SimulatedMachine:
+    def stack(self, request: DeviceRequest) -> ModelledStack:
         """A new drive and the host above it, for models of whole software.
 
-        `size_bytes`: a smaller flash drive of that kind; 0: as its profile says. Raises as
-        `new_model`.
+        They have no kernel whose requests could be traced, and check themselves whether there is
+        room. Raises as `new_model`.
         """
-        profile, host = self._load(device, {**self._overrides, **overrides})
-        if size_bytes and isinstance(profile, SsdProfile):
-            profile = scaled_to(profile, size_bytes)
+        profile, host = self._load(request.device, {**self._overrides, **request.overrides})
+        if request.size_bytes and isinstance(profile, SsdProfile):
+            profile = scaled_to(profile, request.size_bytes)
         profile = _behind_port(profile, host)
         parameters: _core.HddParameters | _core.SsdParameters
         if isinstance(profile, HddProfile):
-            revolution_ns = 60_000_000_000 // profile.parameters.rpm.value
-            turn = seed % _SEEDS_PER_REVOLUTION
-            parameters = profile.to_core(
-                start_angle_ns=turn * revolution_ns // _SEEDS_PER_REVOLUTION
-            )
+            parameters = profile.to_core(start_angle_ns=start_angle_ns(profile, request.seed))
         else:
             parameters = profile.to_core()
-        return SimulatedMachine(profile, parameters, host)
+        return ModelledStack(profile, parameters, host)
 
     def new_model(
         self,
@@ -259,19 +236,18 @@ class SimulatedBench:
         return model
 
     def _load(self, device: str, overrides: Mapping[str, str]) -> tuple[DeviceProfile, HostProfile]:
-        if device not in self._names:
-            raise UnknownName("device", device, self._names)
+        name = self.profile_name(device)
         host_profile = load_host(self._profiles, self._host_name)
         known_to_host = host_profile.parameter_names
         for_host = {k: v for k, v in overrides.items() if k in known_to_host}
-        profile = load_device(self._profiles, self._names[device])
+        profile = load_device(self._profiles, name)
         for_device = {k: v for k, v in overrides.items() if k in _fields(profile.parameters)}
         unknown = set(overrides) - set(for_host) - set(for_device) - self._known_elsewhere(device)
         if unknown:
             known = {*known_to_host, *_fields(profile.parameters)}
             raise UnknownName("profile parameter", sorted(unknown)[0], known)
         return (
-            load_device(self._profiles, self._names[device], for_device),
+            load_device(self._profiles, name, for_device),
             load_host(self._profiles, self._host_name, for_host),
         )
 

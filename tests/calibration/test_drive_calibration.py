@@ -12,7 +12,7 @@ import yaml
 from conftest import need
 
 from harness.calibration.fit import Calibrated, fit, generic_profile
-from harness.calibration.jobs import KINDS, DriveJob, Phase, Plan, plan_for
+from harness.calibration.jobs import KINDS, DriveJob, JobPlan, Phase, plan_for
 from harness.calibration.measure import Drive, emulated_drive, measure, steps
 from harness.calibration.profile_file import Origin, write_profile
 from harness.calibration.quantities import quantities
@@ -39,7 +39,7 @@ def made_from(project: Project, name: str, size_bytes: int = 0) -> DeviceProfile
     return profile
 
 
-def calibrated(project: Project, kind: str, true: DeviceProfile) -> tuple[Plan, Calibrated]:
+def calibrated(project: Project, kind: str, true: DeviceProfile) -> tuple[JobPlan, Calibrated]:
     """The jobs run on the model of a drive, and a generic drive fitted to their figures."""
     plan = plan_for(kind, true.parameters.capacity.value)
     figures = simulated(true, plan, plan.jobs)
@@ -130,7 +130,7 @@ class _Watched:
             raise TargetError(f"{step}: refused")
 
 
-def _small_plan() -> Plan:
+def _small_plan() -> JobPlan:
     """A read, two writes to different halves, in three phases, of 4 MiB in all."""
 
     def job(name: str, op: str, begin: float, end: float) -> DriveJob:
@@ -150,7 +150,7 @@ def _small_plan() -> Plan:
         job("first half", "write", 0, 0.5),
         job("second half", "write", 0.5, 1),
     )
-    return Plan("hdd", 4 * MIB, tuple(Phase(each.name, (each,)) for each in jobs))
+    return JobPlan("hdd", 4 * MIB, tuple(Phase(each.name, (each,)) for each in jobs))
 
 
 @pytest.mark.real

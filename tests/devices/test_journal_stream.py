@@ -24,7 +24,8 @@ from harness.errors import BadParameter, TargetError
 from harness.probes import bpftrace, places
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
-from harness.tiers.base import DATA_OFFSET_BYTES
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
@@ -91,10 +92,12 @@ def test_the_journals_bytes_are_the_traces_and_the_devices(
     trace = tmp_path / "block.parquet"
     with (
         EmulatedBench(PROFILES, SSD, slowdown=1) as bench,
-        bench.open_device("ssd", 0, overrides=overrides, seed=0, size_bytes=256 * MIB) as device,
+        bench.open_device(
+            DeviceRequest(device="ssd", overrides=overrides, size_bytes=256 * MIB)
+        ) as device,
     ):
         device.age(Ageing(region_bytes=192 * MIB, written_bytes=256 * MIB, block_bytes=16384))
-        with device.filesystem(journal_mode="journal", journal_bytes=8 * MIB) as folder:
+        with device.filesystem(Ext4Spec(journal_mode="journal", journal_bytes=8 * MIB)) as folder:
             journal = journal_of(filesystems.device_of(folder))
             device.streams(journal)
             device.begin()
@@ -158,7 +161,7 @@ def test_the_journal_is_in_blocks_of_its_own(tmp_path: Path, overrides: dict[str
     assert isinstance(profile, SsdProfile)
     with created(spec, new_name()) as device:
         device.set_speed("virtual")
-        filesystems._make(device.path, 0, offset_bytes=0, journal_bytes=8 * MIB)
+        filesystems.make(device.path, Ext4Spec(journal_bytes=8 * MIB))
         journal = journal_of(device.path)
         device.set_ranges(journal)
         with live_data.mounted(device.path, tmp_path / "mount", "-o", "data=journal") as folder:
@@ -191,7 +194,7 @@ def test_data_in_the_journal_survives_power_cuts(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     with created(small(overrides=STREAMS), new_name()) as device:
         device.set_speed("real", 1)
-        filesystems._make(device.path, 0, offset_bytes=0, journal_bytes=8 * MIB)
+        filesystems.make(device.path, Ext4Spec(journal_bytes=8 * MIB))
         device.set_ranges(journal_of(device.path))
         for cut in range(2):
             with live_data.mounted(device.path, mount, "-o", "data=journal"):
@@ -251,7 +254,7 @@ def test_an_aged_device_writes_more_for_the_same_and_takes_no_memory() -> None:
     ageing = Ageing(region_bytes=248 * MIB, written_bytes=496 * MIB, block_bytes=16384, seed=3)
     with (
         EmulatedBench(PROFILES, SSD, slowdown=1) as bench,
-        bench.open_device("ssd", 0, overrides={}, seed=0, size_bytes=256 * MIB) as device,
+        bench.open_device(DeviceRequest(device="ssd", size_bytes=256 * MIB)) as device,
     ):
         block_device = device._device
         new = waf_of_overwrites(block_device)
@@ -341,7 +344,7 @@ def test_ranges_from_the_command_line(harness_here: Command) -> None:
 def test_a_simulated_drive_has_ranges_but_neither_fio_nor_ext4() -> None:
     devices = {"ssd": "crucial_mx500_250gb", "hdd": "seagate_250gb"}
     with SimulatedBench(PROFILES, devices, "athlon_2010") as bench:
-        with bench.open_device("ssd", 0, overrides=STREAMS, seed=0) as device:
+        with bench.open_device(DeviceRequest(device="ssd", overrides=STREAMS)) as device:
             device.streams([NamedRange("journal", 0, MIB, 1)])
             found = device.writes()
             assert found is not None
@@ -350,7 +353,7 @@ def test_a_simulated_drive_has_ranges_but_neither_fio_nor_ext4() -> None:
                 device.streams([NamedRange("journal", 0, MIB, 2)])
             with pytest.raises(TargetError, match="fio cannot write to a simulated device"):
                 device.age(Ageing(region_bytes=MIB, written_bytes=MIB))
-        with bench.open_device("hdd", 0, overrides={}, seed=0) as device:
+        with bench.open_device(DeviceRequest(device="hdd")) as device:
             assert device.writes() is None
             with pytest.raises(BadParameter, match="hard disk"):
                 device.streams([])
@@ -376,7 +379,7 @@ def test_a_real_target_ages_behind_its_header_and_says_who_places_writes(tmp_pat
     target = tmp_path / "scratch"
     with HardwareBench(target) as bench:
         bench.reserve({"file": 16 * MIB})
-        with bench.open_device("file", 16 * MIB, overrides={}, seed=0) as device:
+        with bench.open_device(DeviceRequest(device="file", needed_bytes=16 * MIB)) as device:
             header = target.read_bytes()[:DATA_OFFSET_BYTES]
             device.age(Ageing(region_bytes=4 * MIB, written_bytes=8 * MIB))
             assert target.read_bytes()[:DATA_OFFSET_BYTES] == header

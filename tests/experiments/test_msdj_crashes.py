@@ -28,6 +28,8 @@ from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.runs import claims
 from harness.system import filesystems
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import DeviceRequest
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.workloads.tpcc import loading
 from harness.workloads.tpcc.connections import connected, execute
@@ -195,8 +197,8 @@ class Lying(EmulatedBench):
     """Its drives acknowledge flushes, and forget them."""
 
     @contextmanager
-    def open_device(self, *arguments: Any, **options: Any) -> Iterator[EmulatedDevice]:
-        with super().open_device(*arguments, **options) as device:
+    def open_device(self, request: DeviceRequest) -> Iterator[EmulatedDevice]:
+        with super().open_device(request) as device:
             device.drive.set_honest_flush(honest=False)
             yield device
 
@@ -292,7 +294,7 @@ def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
     with (
         opened() as bench,
         bench.open_device(
-            "ssd", 0, overrides={}, seed=1, size_bytes=values["device_bytes"]
+            DeviceRequest(device="ssd", seed=1, size_bytes=values["device_bytes"])
         ) as device,
         real._loaded(4, raw) as loaded,
     ):
@@ -332,7 +334,7 @@ def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
     with (
         opened() as bench,
         bench.open_device(
-            "ssd", 0, overrides={}, seed=2, size_bytes=values["device_bytes"]
+            DeviceRequest(device="ssd", seed=2, size_bytes=values["device_bytes"])
         ) as device,
         real._loaded(values["warehouses"], raw) as loaded,
         Recorder(device.drive.path, trace, "page_commits"),
@@ -385,11 +387,11 @@ def test_a_file_system_is_mounted_again_and_checked(tmp_path: Path) -> None:
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(64 << 20)
-    filesystems.make(image, journal_bytes=4 << 20)
+    filesystems.make(image, Ext4Spec(journal_bytes=4 << 20))
     for journal_mode in filesystems.JOURNAL_MODES:
         with (
             suppress(FileExistsError),
-            filesystems.mounted(image, journal_mode=journal_mode) as folder,
+            filesystems.mounted(image, Ext4Spec(journal_mode=journal_mode)) as folder,
         ):
             (folder / "kept").mkdir()
     assert filesystems.check(image) == ""

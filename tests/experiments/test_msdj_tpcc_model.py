@@ -18,6 +18,7 @@ from harness.devices.profiles import SsdProfile
 from harness.errors import BadParameter, DiskFull, Interrupted, UnknownName
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.msdj_tpcc import calibrate, grid, model, written
+from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
 PARAMS = yaml.safe_load((REPOSITORY / "params.yaml").read_text())["msdj_tpcc"]["simulated"]
@@ -96,7 +97,7 @@ def test_another_seed_gives_another_run() -> None:
 def test_bytes_by_place_are_those_that_the_drive_has_counted_for_it(mode: str) -> None:
     v = values(mode)
     b = bench()
-    machine = b.machine("pm953", overrides={})
+    machine = b.stack(DeviceRequest(device="pm953"))
     result = model.simulate(machine, v, b.cancel)
     assert isinstance(machine.device, SsdProfile)
     unit = machine.device.parameters.map_unit.value

@@ -42,6 +42,7 @@ from harness.experiments.msdj_tpcc import real, written
 from harness.probes import bpftrace, scripts
 from harness.probes.counters import BlockCounters
 from harness.system import cgroups, filesystems, leases, mounts
+from harness.tiers.base import DeviceRequest
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.tiers.hardware import HardwareBench
 from harness.workloads.ageing import Ageing
@@ -423,7 +424,7 @@ def test_a_drive_is_filled_in_order_and_then_aged_at_random(
     monkeypatch.setattr(EmulatedDevice, "age", lambda _, ageing: done.append(ageing))
     with (
         EmulatedBench(PROFILES, SSD, STREAMS, slowdown=1) as bench,
-        bench.open_device("ssd", 0, overrides={}, seed=0, size_bytes=256 * MIB) as device,
+        bench.open_device(DeviceRequest(device="ssd", size_bytes=256 * MIB)) as device,
     ):
         for filled, aged in ((0.5, 64 * MIB), (0.0, 1 << 40), (0.0, 0)):
             real._use(device, {**VALUES, "filled_ratio": filled, "ageing_bytes": aged})

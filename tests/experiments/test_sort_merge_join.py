@@ -22,6 +22,7 @@ from harness.experiments.sort_merge_join import (
     published,
 )
 from harness.experiments.sort_merge_join.postgres_sort import Relation
+from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
@@ -131,7 +132,7 @@ def test_the_time_of_one_client_on_a_fast_drive_is_its_cpu_time() -> None:
     """Counted by hand from the plan: scans, copies, output; comparisons and the kernel on top."""
     p = parameters(clients=[1], work_mems=["64 MiB"])
     b = bench({"port_rate": "10 GB/s", "link_rate": "10 GB/s", "table_rate": "100 GB/s"})
-    machine = b.machine("ssd", overrides={})
+    machine = b.stack(DeviceRequest(device="ssd"))
     query = model.Query("9.4", model.relations(p.tables, p.ratio), MIB)  # type: ignore[arg-type]
     by_hand_s = model.host_cpu_s(machine.host, query)
     assert by_hand_s < run(p, b, device="ssd")["elapsed_s"] < 1.15 * by_hand_s
@@ -287,8 +288,8 @@ def test_a_device_that_is_too_small_for_the_files_says_so() -> None:
 def test_the_core_refuses_a_table_without_runs() -> None:
     with pytest.raises(BadParameter, match="a run must hold a tuple"):
         _core.run_sort_merge_joins(
-            bench().machine("ssd", overrides={}).device_core,
-            bench().machine("ssd", overrides={}).host.to_core(),
+            bench().stack(DeviceRequest(device="ssd")).device_core,
+            bench().stack(DeviceRequest(device="ssd")).host.to_core(),
             _core.PageCacheParameters(memory_bytes=MIB),
             _core.SortMergeJoinSpec(
                 tables=[

@@ -28,6 +28,7 @@ from harness.experiments.trim_fallocate import (
 )
 from harness.paths import Project
 from harness.runs import claims
+from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
@@ -142,7 +143,7 @@ def test_what_is_freed_is_trimmed_once(device: str, fallocate: bool) -> None:
     p = parameters()
     point = cell(p, device, "discard", fallocate=fallocate)
     result = model.simulate(
-        bench().machine(device, overrides={}), point.values, bench().cancel, settle=True
+        bench().stack(DeviceRequest(device=device)), point.values, bench().cancel, settle=True
     )
     runs = model.repetitions(result)
     for each in runs:

@@ -17,7 +17,8 @@ from harness.errors import HarnessError, TargetError
 from harness.paths import find_project
 from harness.runs import hardware_plan, roles
 from harness.runs.hardware_plan import DrivePlan
-from harness.runs.session import Options, default_parameters
+from harness.runs.parameters import default as default_parameters
+from harness.runs.session import Options
 from harness.tiers.base import Cancel
 
 PROJECT = find_project()

@@ -15,6 +15,8 @@ from harness.drives import scratch
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.probes import counters
 from harness.system import filesystems, mounts
+from harness.system.filesystems import PLAIN, Ext4Spec
+from harness.tiers.base import DeviceRequest
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
@@ -34,7 +36,7 @@ def test_the_same_options_make_the_same_file_system(tmp_path: Path) -> None:
         file = tmp_path / name
         file.touch()
         os.truncate(file, SIZE)
-        filesystems._make(file, 0, offset_bytes=0)
+        filesystems.make(file)
         digests.add(hashlib.sha256(file.read_bytes()).hexdigest())
     assert len(digests) == 1
 
@@ -43,7 +45,7 @@ def test_a_file_system_has_a_least_size(tmp_path: Path) -> None:
     file = tmp_path / "small"
     file.write_bytes(bytes(1 << 20))
     with pytest.raises(TargetError, match="too few for a file system"):
-        filesystems._make(file, 0, offset_bytes=0)
+        filesystems.make(file)
 
 
 # --- the journal
@@ -56,7 +58,8 @@ def made(folder: Path, size: int, journal_bytes: int, offset_bytes: int = 0) -> 
     file = folder / "image"
     file.touch()
     os.truncate(file, offset_bytes + size)
-    filesystems._make(file, size, offset_bytes=offset_bytes, journal_bytes=journal_bytes)
+    spec = Ext4Spec(size_bytes=size, journal_bytes=journal_bytes)
+    filesystems.make(file, spec, offset_bytes=offset_bytes)
     return file
 
 
@@ -155,7 +158,9 @@ def test_only_a_whole_list_of_extents_is_believed(lines: str, said: str) -> None
 def test_the_journal_holds_what_it_is_told_to(tmp_path: Path) -> None:
     with loop_device(tmp_path, SIZE) as device:
         for mode, twice in (("ordered", False), ("journal", True)):
-            with filesystems.ext4(device, journal_mode=mode, journal_bytes=16 << 20) as folder:
+            with filesystems.ext4(
+                device, Ext4Spec(journal_mode=mode, journal_bytes=16 << 20)
+            ) as folder:
                 before = counters.read(device)
                 (folder / "file").write_bytes(os.urandom(4 << 20))
                 mounts.sync(folder)
@@ -168,7 +173,7 @@ def test_the_journal_holds_what_it_is_told_to(tmp_path: Path) -> None:
         assert sum(end - begin for begin, end in ranges) == 16 << 20
         with (
             pytest.raises(UnknownName, match="unknown journal mode 'data'; known: journal, order"),
-            filesystems.ext4(device, journal_mode="data"),
+            filesystems.ext4(device, Ext4Spec(journal_mode="data")),
         ):
             pass
 
@@ -177,7 +182,7 @@ def test_the_journal_holds_what_it_is_told_to(tmp_path: Path) -> None:
 @pytest.mark.root
 def test_it_is_mounted_bounded_and_gone(tmp_path: Path) -> None:
     with loop_device(tmp_path, SIZE) as device:
-        with filesystems.ext4(device, dirty_bytes=8 << 20) as folder:
+        with filesystems.ext4(device, Ext4Spec(dirty_bytes=8 << 20)) as folder:
             assert mounts.is_point(folder)
             assert bdi(folder, "strict_limit") == "1"
             # the kernel keeps a share of its own limit, with six digits
@@ -210,8 +215,8 @@ def test_a_file_of_the_hardware_tier_keeps_its_header(tmp_path: Path) -> None:
     target = tmp_path / "scratch"
     with HardwareBench(target) as bench:
         bench.reserve({"file": SIZE})
-        with bench.open_device("file", SIZE, overrides={}, seed=0) as device:
-            with device.filesystem(dirty_bytes=8 << 20) as folder:
+        with bench.open_device(DeviceRequest(device="file", needed_bytes=SIZE)) as device:
+            with device.filesystem(Ext4Spec(dirty_bytes=8 << 20)) as folder:
                 loop = Path(f"/sys/dev/block/{mounts.number_of(folder)}").resolve()
                 assert bdi(folder, "strict_limit") == "1"
                 (folder / "file").write_bytes(b"x" * (8 << 20))
@@ -226,9 +231,9 @@ def test_a_file_of_the_hardware_tier_keeps_its_header(tmp_path: Path) -> None:
 def test_virtual_time_has_no_file_system() -> None:
     with (
         SimulatedBench(PROFILES, {"hdd": "seagate_250gb"}, "athlon_2010") as bench,
-        bench.open_device("hdd", 0, overrides={}, seed=0) as device,
+        bench.open_device(DeviceRequest(device="hdd")) as device,
         pytest.raises(TargetError, match="tier emulated or hardware"),
-        device.filesystem(),
+        device.filesystem(PLAIN),
     ):
         pass
 
@@ -239,7 +244,7 @@ def test_virtual_time_has_no_file_system() -> None:
 def test_deleted_files_are_discarded_if_asked_for(tmp_path: Path, *, discard: bool) -> None:
     with (
         loop_device(tmp_path, SIZE) as device,
-        filesystems.ext4(device, discard=discard) as folder,
+        filesystems.ext4(device, Ext4Spec(discard=discard)) as folder,
     ):
         assert filesystems.device_of(folder) == device
         (folder / "file").write_bytes(b"x" * (8 << 20))
@@ -267,7 +272,7 @@ def test_a_device_that_knows_no_discard_is_refused_before_it_is_mounted(tmp_path
         limit.write_text("0")
         with (
             pytest.raises(TargetError, match=r"knows no discard.*discard_max_bytes is 0"),
-            filesystems.ext4(device, discard=True),
+            filesystems.ext4(device, Ext4Spec(discard=True)),
         ):
             pass
         assert mounts.of_device(device) == []
@@ -283,6 +288,6 @@ def test_a_device_that_knows_no_discard_is_refused_before_it_is_mounted(tmp_path
 def test_there_can_be_more_files_than_usual(tmp_path: Path) -> None:
     with (
         loop_device(tmp_path, SIZE) as device,
-        filesystems.ext4(device, inodes=2 * filesystems.INODES) as folder,
+        filesystems.ext4(device, Ext4Spec(inodes=2 * filesystems.INODES)) as folder,
     ):
         assert os.statvfs(folder).f_files >= 2 * filesystems.INODES

@@ -21,6 +21,7 @@ from harness.probes import recorder
 from harness.runs import agreement
 from harness.runs.journal import Journal
 from harness.runs.session import Options, open_session
+from harness.tiers.base import DeviceRequest
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
@@ -108,7 +109,7 @@ def test_an_invalid_run_is_repeated_but_not_for_ever(
 def test_what_came_late_runs_slower_next_time(slowdown: int) -> None:
     with EmulatedBench(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=slowdown) as bench:
         bench.attempt(3)
-        with bench.open_device("ssd", 1 << 20, overrides={}, seed=0) as device:
+        with bench.open_device(DeviceRequest(device="ssd", needed_bytes=1 << 20)) as device:
             assert isinstance(device, EmulatedDevice)
             proposed = device._device.stats()["proposed_slowdown"]
             expected = max(min(4 * proposed, 64), proposed)

@@ -18,7 +18,6 @@ from harness.experiments.delayed_trim import calibrate, model, proofs
 from harness.experiments.delayed_trim.grid import Parameters
 from harness.experiments.judged import judged
 from harness.goals import Goal
-from harness.tiers.simulated import SimulatedBench
 
 _COMMAND: Final = "make bench ONLY=delayed_trim"
 
@@ -28,9 +27,9 @@ def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     with runs.open("simulated") as session:
         console.print("the whole grid in virtual time, from nothing")
         results, elapsed_s = _run(session)
-        parameters, bench = session.parameters, session.bench
+        parameters, bench = session.parameters, session.bench.models
         assert isinstance(parameters, Parameters)
-        assert isinstance(bench, SimulatedBench)
+        assert bench is not None
         cells = calibrate.calibrate(parameters, bench, runs.project.published).cells
     yield _figure(f"the whole grid, {len(results.table)} points", elapsed_s, "", "s")
     yield from judged(runs, results, _COMMAND)

@@ -15,7 +15,6 @@ from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.delayed_trim.grid import BLOCK_BYTES, Parameters
 from harness.tiers.base import Bench
-from harness.tiers.simulated import SimulatedBench
 
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 _PARTS: Final = ("command", "buffer", "map")
@@ -46,12 +45,13 @@ def run_point(
 
     Raises BadParameter for a tier without models.
     """
-    if not isinstance(bench, SimulatedBench):
+    models = bench.models
+    if models is None:
         raise BadParameter("delayed_trim: only tier simulated has models")
 
     def make(**changes: str) -> Device:
         changed = {"trim": str(values["policy"]), **(overrides or {}), **changes}
-        return bench.new_model(str(values["device"]), overrides=changed, seed=_SEED)
+        return models.new_model(str(values["device"]), overrides=changed, seed=_SEED)
 
     return _KINDS[str(values["kind"])](values, make)
 

@@ -19,16 +19,12 @@ from harness.errors import BadParameter, TargetError
 from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.delayed_trim.grid import OWN, Parameters
 from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
-from harness.tiers.base import Bench
-from harness.tiers.emulated import EmulatedDevice
-from harness.tiers.hardware import RealDevice
+from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import fio
 from harness.workloads.fio import FioOp
 
 _Job = dict[str, str | int]
 """fio's options by name."""
-
-_Device = EmulatedDevice | RealDevice
 
 _QUANTILES: Final = ("p50", "p90", "p99", "p999", "max")
 _FILL_BYTES: Final = 1 << 20
@@ -58,18 +54,18 @@ def run_point(values: Mapping[str, Scalar], bench: Bench) -> Measurement:
     if kind not in KINDS:
         raise BadParameter(f"delayed_trim: {kind} runs on tier simulated only")
     with bench.open_device(
-        str(values["device"]),
-        needed_bytes(values),
-        overrides={} if policy == OWN else {"trim": policy},
-        seed=0,
-        size_bytes=int(values.get("device_bytes", 0)),
+        DeviceRequest(
+            device=str(values["device"]),
+            needed_bytes=needed_bytes(values),
+            overrides={} if policy == OWN else {"trim": policy},
+            size_bytes=int(values.get("device_bytes", 0)),
+        )
     ) as device:
-        assert isinstance(device, EmulatedDevice | RealDevice)
         metrics = KINDS[kind](values, device)
         return Measurement({**metrics, **device.counters()})
 
 
-def _table1(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
+def _table1(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
     """Times are sums of latencies: fio sends one request at a time."""
     unit = int(v["unit_bytes"])
     device.begin()
@@ -81,7 +77,7 @@ def _table1(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     return {**times, **later}
 
 
-def _units(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
+def _units(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
     file, unit = int(v["file_bytes"]), int(v["unit_bytes"])
     device.begin()
     _in_order(device, "write", max(unit, _FILL_BYTES), file)
@@ -93,7 +89,7 @@ def _units(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     return {**parts, **until_answered_us(parts, later), **later, **answered}
 
 
-def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
+def _tails(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
     """Reads of one region and writes of the next at random moments, TRIMs of the rest."""
     region, unit = int(v["region_bytes"]), int(v["unit_bytes"])
     _in_order(device, "write", _FILL_BYTES, 2 * region)
@@ -109,7 +105,7 @@ def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
         },
         "trim": {
             **_timed(v, device, "trim", unit, trims_per_s),
-            **_within(2 * region, _size_of(device) // unit * unit - 2 * region),
+            **_within(2 * region, device.size_bytes // unit * unit - 2 * region),
             "ioengine": "psync",
         },
     }
@@ -124,7 +120,7 @@ def _tails(v: Mapping[str, Scalar], device: _Device) -> dict[str, float]:
     return {**found, **parts, **later}
 
 
-def _in_order(device: _Device, op: str, unit: int, total: int) -> FioOp:
+def _in_order(device: DeviceUnderTest, op: str, unit: int, total: int) -> FioOp:
     """The first bytes of the device, a unit at a time and one at a time."""
     size = total // unit * unit
     job: _Job = {"rw": op, "bs": unit, "size": size, "direct": 1, "ioengine": "psync", "thread": 1}
@@ -135,7 +131,9 @@ def _within(begin: int, length: int) -> _Job:
     return {"offset": begin, "size": length}
 
 
-def _timed(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s: float) -> _Job:
+def _timed(
+    v: Mapping[str, Scalar], device: DeviceUnderTest, op: str, block: int, per_s: float
+) -> _Job:
     """At a rate, for a time; both of the device's."""
     return {
         "rw": op,
@@ -148,25 +146,19 @@ def _timed(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s:
     }
 
 
-def _arriving(v: Mapping[str, Scalar], device: _Device, op: str, block: int, per_s: float) -> _Job:
+def _arriving(
+    v: Mapping[str, Scalar], device: DeviceUnderTest, op: str, block: int, per_s: float
+) -> _Job:
     """At random moments, whatever the device does."""
     arrival: _Job = {"rate_process": "poisson", "ioengine": "libaio", "iodepth": _DEPTH}
     return {**_timed(v, device, op, block, per_s), **arrival, "randrepeat": 1}
 
 
-def _run(device: _Device, job: _Job) -> FioOp:
-    return fio.run(_path_of(device), job).busiest
+def _run(device: DeviceUnderTest, job: _Job) -> FioOp:
+    return fio.run(device.path, job).busiest
 
 
-def _path_of(device: _Device) -> Path:
-    return device.path if isinstance(device, RealDevice) else device.drive.path
-
-
-def _size_of(device: _Device) -> int:
-    return device.size_bytes if isinstance(device, RealDevice) else device.drive.size_bytes
-
-
-def _total_ms(op: FioOp, device: _Device) -> float:
+def _total_ms(op: FioOp, device: DeviceUnderTest) -> float:
     return op.latency_mean_ns * op.ios / device.slowdown / 1e6
 
 
@@ -182,7 +174,7 @@ def _own_us(counters: Mapping[str, int]) -> tuple[dict[str, float], dict[str, fl
     return parts_us(counters), later_us(counters)
 
 
-def _settled(device: _Device) -> dict[str, int]:
+def _settled(device: DeviceUnderTest) -> dict[str, int]:
     """The drive's counters when nothing is pending any more."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -194,7 +186,7 @@ def _settled(device: _Device) -> dict[str, int]:
         time.sleep(_LOOK_S)  # the drive's own time has to pass
 
 
-KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], _Device], dict[str, float]]]] = {
+KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], DeviceUnderTest], dict[str, float]]]] = {
     "table1": _table1,
     "units": _units,
     "tails": _tails,

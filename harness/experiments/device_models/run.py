@@ -27,6 +27,6 @@ _KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], SimulatedBench], Measure
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """A new model through one experiment. Raises BadParameter for a drive of another kind."""
     del parameters, raw
-    if not isinstance(bench, SimulatedBench):
+    if bench.models is None:
         raise BadParameter("device_models: only tier simulated has models")
-    return _KINDS[str(point.values["kind"])](point.values, bench)
+    return _KINDS[str(point.values["kind"])](point.values, bench.models)

@@ -15,7 +15,7 @@ from harness.errors import DataCorrupted
 from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.grace_hash_join import theory
 from harness.experiments.grace_hash_join.grid import BASE, Parameters
-from harness.tiers.base import DATA_OFFSET_BYTES, Bench, CpuCosts, Device
+from harness.tiers.base import DATA_OFFSET_BYTES, Bench, CpuCosts, DeviceRequest, DeviceUnderTest
 from harness.workloads.tpch import (
     RECORD_BYTES,
     JoinInputs,
@@ -59,11 +59,13 @@ def run_point(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> 
     layout = _layout(*records, _spec(v, CpuCosts()), int(v["users"]))
     variant = parameters.variants.get(str(v["variant"]))
     with bench.open_device(
-        str(v["device"]),
-        layout.total,
-        overrides=variant.overrides if variant else {},
-        seed=int(v["repetition"]),
-        trace=_is_traced(v),
+        DeviceRequest(
+            device=str(v["device"]),
+            needed_bytes=layout.total,
+            overrides=variant.overrides if variant else {},
+            seed=int(v["repetition"]),
+            trace=_is_traced(v),
+        )
     ) as device:
         device.place(layout.orders, inputs.orders)
         device.place(layout.lineitem, inputs.lineitem)
@@ -185,7 +187,9 @@ def _trace(users: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.generic]]
     return {name: column[order] for name, column in columns.items()} if len(order) else {}
 
 
-def _theory(v: Mapping[str, Scalar], inputs: JoinInputs, device: Device) -> dict[str, float]:
+def _theory(
+    v: Mapping[str, Scalar], inputs: JoinInputs, device: DeviceUnderTest
+) -> dict[str, float]:
     """The closed form beside the simulation, where there is a model to compare."""
     if device.profile is None or device.host is None or v["users"] != 1 or v["queue_depth"] != 1:
         return {}

@@ -39,8 +39,8 @@ from harness.experiments.msdj_crashes.markers import Markers, create
 from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
-from harness.tiers.base import Bench
-from harness.tiers.emulated import EmulatedBench
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import Bench, DeviceRequest
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute
 from harness.workloads.tpcc.driver import Job
@@ -67,11 +67,10 @@ _DATA: Final = "data"
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """A batch of cuts of one mode."""
     del parameters
-    assert isinstance(bench, EmulatedBench)
     return run_point(point.values, bench, raw)
 
 
-def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> Measurement:
+def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
     """Cuts the power so often, and returns what was found each time.
 
     `values`: device, device_bytes, mode (dbms/page_writes), cuts_planned, seed, warehouses,
@@ -84,17 +83,21 @@ def run_point(values: Mapping[str, Scalar], bench: EmulatedBench, raw: Path) -> 
     v = dict(values)
     mode = page_writes.find(str(v["mode"]))
     with bench.open_device(
-        str(v["device"]),
-        int(v["device_bytes"]),
-        overrides=_STREAMS if mode.journal_stream else {},
-        seed=int(v["seed"]),
-        size_bytes=int(v["device_bytes"]),
+        DeviceRequest(
+            device=str(v["device"]),
+            needed_bytes=int(v["device_bytes"]),
+            overrides=_STREAMS if mode.journal_stream else {},
+            seed=int(v["seed"]),
+            size_bytes=int(v["device_bytes"]),
+        )
     ) as device:
-        refused = _refused(device.drive, mode, v)
+        drive = device.drive
+        assert drive is not None, "a real drive's power cannot be cut"
+        refused = _refused(drive, mode, v)
         if refused:
             return Measurement(outcomes.metrics([]), remarks={"not_run_because": refused})
         with _loaded(int(v["warehouses"]), raw) as loaded:
-            found = _run(_Batch(v, bench, device.drive, mode, loaded), loaded.parent)
+            found = _run(_Batch(v, bench, drive, mode, loaded), loaded.parent)
     return Measurement(outcomes.metrics(found), outcomes.series(found))
 
 
@@ -122,20 +125,27 @@ def _refused(drive: LiveDevice, mode: PageWrites, values: Mapping[str, Any]) -> 
     """
     if mode.file_system_block_bytes <= os.sysconf("SC_PAGE_SIZE"):
         return ""
-    _make(drive, mode, int(values["journal_bytes"]))
+    spec = _ext4(mode, int(values["journal_bytes"]))
+    _make(drive, mode, spec)
     try:
-        with filesystems.mounted(drive.path, journal_mode=mode.journal_mode):
+        with filesystems.mounted(drive.path, spec):
             return ""
     except TargetError as error:
         return str(error)
 
 
-def _make(drive: LiveDevice, mode: PageWrites, journal_bytes: int) -> None:
+def _ext4(mode: PageWrites, journal_bytes: int) -> Ext4Spec:
+    return Ext4Spec(
+        journal_mode=mode.journal_mode,
+        journal_bytes=journal_bytes,
+        block_bytes=mode.file_system_block_bytes,
+    )
+
+
+def _make(drive: LiveDevice, mode: PageWrites, spec: Ext4Spec) -> None:
     """A new file system; the drive learns where its journal lies, if that has a stream."""
     drive.set_speed("none")
-    filesystems.make(
-        drive.path, journal_bytes=journal_bytes, block_bytes=mode.file_system_block_bytes
-    )
+    filesystems.make(drive.path, spec)
     if mode.journal_stream:
         extents = filesystems.journal_extents(drive.path)
         drive.set_ranges([NamedRange("journal", b, e, 1) for b, e in sorted(extents)])
@@ -164,7 +174,7 @@ class _Batch:
     """
 
     values: dict[str, Any]
-    bench: EmulatedBench
+    bench: Bench
     drive: LiveDevice
     mode: PageWrites
     loaded: Path
@@ -172,6 +182,7 @@ class _Batch:
     def __post_init__(self) -> None:
         self._chance = random.Random(int(self.values["seed"]))  # noqa: S311 - no secret
         self.spans: list[tuple[int, int]] = []
+        self._spec = _ext4(self.mode, int(self.values["journal_bytes"]))
         self._settings = InnodbSettings(
             doublewrite="on" if self.mode.doublewrite else "off",
             buffer_pool_bytes=int(self.values["buffer_pool_bytes"]),
@@ -206,10 +217,10 @@ class _Batch:
         )
 
     def _mounted(self) -> Any:
-        return filesystems.mounted(self.drive.path, journal_mode=self.mode.journal_mode)
+        return filesystems.mounted(self.drive.path, self._spec)
 
     def _restore(self) -> None:
-        _make(self.drive, self.mode, int(self.values["journal_bytes"]))
+        _make(self.drive, self.mode, self._spec)
         with filesystems.mounted(self.drive.path) as folder:  # not by way of the journal
             shutil.copytree(self.loaded, folder / _DATA)
             mounts.sync(folder)

@@ -19,7 +19,6 @@ from harness.experiments.msdj_tpcc.agreement import AGREEMENT
 from harness.experiments.msdj_tpcc.benchmarks import BENCHMARKS
 from harness.experiments.msdj_tpcc.calibrate import CALIBRATION
 from harness.tiers.base import Bench
-from harness.tiers.hardware import HardwareBench
 
 
 class MsdjTpcc(Study):
@@ -48,10 +47,9 @@ class MsdjTpcc(Study):
         Raises TargetError for a mode that real drives were not given what they need for.
         """
         found = grid.points(parameters, bench.devices)
-        if isinstance(bench, HardwareBench):
-            for v in (point.values for point in found):
-                placement = real.placement(page_writes.find(str(v["mode"])))
-                bench.check_placement(str(v["device"]), placement)
+        for v in (point.values for point in found):
+            placement = real.placement(page_writes.find(str(v["mode"])))
+            bench.check_placement(str(v["device"]), placement)
         return found
 
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:

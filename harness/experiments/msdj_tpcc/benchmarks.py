@@ -24,7 +24,6 @@ from harness.experiments.msdj_tpcc import go_tpc, model
 from harness.experiments.msdj_tpcc.grid import BASE
 from harness.goals import Goal
 from harness.paths import Project
-from harness.tiers.simulated import SimulatedBench
 from harness.workloads.tpcc import consistency, driver, loading
 from harness.workloads.tpcc.connections import Address
 from harness.workloads.tpcc.driver import Job
@@ -62,8 +61,8 @@ def _modelled(runs: Runs, console: Console) -> Iterator[Goal]:
     with runs.open("simulated", scale="paper") as session:
         points = [point for point in session.points if point.values["variant"] == BASE]
         console.print(f"{len(points)} points of 150 GB and five hours, in virtual time")
-        bench = session.bench
-        assert isinstance(bench, SimulatedBench)
+        bench = session.bench.models
+        assert bench is not None
 
         def one(point: Point) -> tuple[Measurement, float]:
             begin = time.monotonic()

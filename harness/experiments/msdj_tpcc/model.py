@@ -23,7 +23,8 @@ from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.msdj_tpcc import written
 from harness.experiments.msdj_tpcc.grid import Parameters
-from harness.tiers.simulated import SimulatedBench, SimulatedMachine
+from harness.tiers.base import DeviceRequest
+from harness.tiers.simulated import ModelledStack, SimulatedBench
 from harness.workloads.tpcc.inputs import KINDS
 
 _PAGE_BYTES: Final = 16384
@@ -67,23 +68,21 @@ def run_point(
 
     Raises BadParameter, DiskFull, Interrupted.
     """
-    machine = bench.machine(str(v["device"]), overrides=overrides)
-    result = simulate(machine, v, bench.cancel)
+    stack = bench.stack(DeviceRequest(device=str(v["device"]), overrides=overrides))
+    result = simulate(stack, v, bench.cancel)
     samples = result["samples"]
     return Measurement(metrics(samples, result, v), series(samples, result))
 
 
-def simulate(
-    machine: SimulatedMachine, v: Mapping[str, Scalar], cancel: _core.Cancel
-) -> dict[str, Any]:
-    """`_core.run_tpcc` of a point's values on that machine. Raises as `run_point`."""
-    host = machine.host
+def simulate(stack: ModelledStack, v: Mapping[str, Scalar], cancel: _core.Cancel) -> dict[str, Any]:
+    """`_core.run_tpcc` of a point's values on that stack. Raises as `run_point`."""
+    host = stack.host
     if host.innodb is None or host.ext4 is None:
         raise BadParameter(f"host profile {host.title}: needs innodb and ext4 for this study")
     mode = page_writes.find(str(v["mode"]))
     if mode.file_system_block_bytes != page_writes.PageWrites.file_system_block_bytes:
         raise BadParameter(f"{mode.title}: the simulated tier journals blocks of 4 KiB only")
-    drive = _drive(machine, v, journal_stream=mode.journal_stream)
+    drive = _drive(stack, v, journal_stream=mode.journal_stream)
     ratio = float(v["size_ratio_to_paper"])
     return _core.run_tpcc(
         drive.to_core(),
@@ -155,11 +154,9 @@ def _commits_inode(file_sync: str) -> bool:
     return known[file_sync]
 
 
-def _drive(
-    machine: SimulatedMachine, v: Mapping[str, Scalar], *, journal_stream: bool
-) -> SsdProfile:
+def _drive(stack: ModelledStack, v: Mapping[str, Scalar], *, journal_stream: bool) -> SsdProfile:
     """The drive, of the point's size; what tells the journal's writes apart is their place."""
-    profile = machine.device
+    profile = stack.device
     if not isinstance(profile, SsdProfile):
         raise BadParameter(f"{profile.title}: a disk has no streams; choose a flash drive")
     if journal_stream and profile.parameters.streams.value <= _JOURNAL_STREAM:

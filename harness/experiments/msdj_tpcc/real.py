@@ -42,7 +42,8 @@ from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, leases, mounts
-from harness.tiers.base import DATA_OFFSET_BYTES, Bench, Device
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import DATA_OFFSET_BYTES, Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpcc import consistency, driver, loading
 from harness.workloads.tpcc.driver import Job, Run
@@ -131,21 +132,25 @@ def run_point(
     traces.mkdir(parents=True, exist_ok=True)
     with (
         bench.open_device(
-            str(v["device"]),
-            needed_bytes(v),
-            overrides={**(overrides or {}), **placement(mode)},
-            seed=int(v.get("seed", 0)),
-            size_bytes=int(v["device_bytes"]),
+            DeviceRequest(
+                device=str(v["device"]),
+                needed_bytes=needed_bytes(v),
+                overrides={**(overrides or {}), **placement(mode)},
+                seed=int(v.get("seed", 0)),
+                size_bytes=int(v["device_bytes"]),
+            )
         ) as device,
         leases.open_lease() as lease,
         _redo_folder(v, raw) as redo,
     ):
         _use(device, v)
         with device.filesystem(
-            dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
-            journal_mode=mode.journal_mode,
-            journal_bytes=int(v["journal_bytes"]),
-            commit_s=filesystems.COMMIT_S * float(v["size_ratio_to_paper"]),
+            Ext4Spec(
+                dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
+                journal_mode=mode.journal_mode,
+                journal_bytes=int(v["journal_bytes"]),
+                commit_s=filesystems.COMMIT_S * float(v["size_ratio_to_paper"]),
+            )
         ) as folder:
             point = _Point(v, mode, bench, device, folder, _settings(v, mode, device, redo))
             measured = point.run(lease.new_folder(traces, "recording-") / "block.parquet")
@@ -175,7 +180,7 @@ def placement(mode: PageWrites) -> dict[str, str]:
     return {"placement": "range" if mode.journal_stream else "none"}
 
 
-def _use(device: Device, v: Mapping[str, Any]) -> None:
+def _use(device: DeviceUnderTest, v: Mapping[str, Any]) -> None:
     """What the drive has seen before the file system is made on it, nothing of it discarded."""
     drive = _drive_bytes(v)
     filled = round(float(v.get("filled_ratio", 0.0)) * drive) // _AGEING_BYTES * _AGEING_BYTES
@@ -204,7 +209,7 @@ def _redo_folder(v: Mapping[str, Any], raw: Path) -> Iterator[Path | None]:
 
 
 def _settings(
-    v: Mapping[str, Any], mode: PageWrites, device: Device, redo: Path | None
+    v: Mapping[str, Any], mode: PageWrites, device: DeviceUnderTest, redo: Path | None
 ) -> InnodbSettings:
     return InnodbSettings(
         doublewrite="on" if mode.doublewrite else "off",
@@ -245,7 +250,7 @@ class _Point:
     values: dict[str, Any]
     mode: PageWrites
     bench: Bench
-    device: Device
+    device: DeviceUnderTest
     folder: Path
     settings: InnodbSettings
     looks: list[_Look] = field(default_factory=list)

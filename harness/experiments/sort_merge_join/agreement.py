@@ -21,6 +21,7 @@ from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.experiments.this_machine import plain, write_profile
 from harness.paths import Project
+from harness.tiers.base import DeviceRequest
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
@@ -88,7 +89,7 @@ def _simulated(
     faster = {name: ns / slowdown for name, ns in cpu.items()}
     host = _host(project, faster, f"{slowdown:g}", float(point["dirty_ratio"]))
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
-        machine = bench.machine(str(point["device"]), overrides={}, seed=0)
+        machine = bench.stack(DeviceRequest(device=str(point["device"])))
         cache_bytes = int(point["page_cache_mean_bytes"])
         values = {"clients": int(point["clients"]), "repetition": 0, "size_ratio_to_paper": 1.0}
         result = model.simulate(machine, _query(point), values, bench.cancel, cache_bytes)
@@ -106,7 +107,7 @@ def _measured_cpu(project: Project, point: Mapping[str, Any]) -> dict[str, float
     here = _in_memory(project, point)
     host = _host(project, base, "without")
     with SimulatedBench(project.profiles, {"memory": "samsung_980_1tb"}, str(host)) as bench:
-        machine = bench.machine("memory", overrides={}, seed=0)
+        machine = bench.stack(DeviceRequest(device="memory"))
         values = {"clients": 1, "repetition": 0, "size_ratio_to_paper": 1.0}
         plenty = 8 * sum(r.heap_bytes for r in query.relations)
         bare = model.metrics(model.simulate(machine, query, values, bench.cancel, plenty))

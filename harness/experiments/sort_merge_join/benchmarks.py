@@ -18,7 +18,6 @@ from harness.experiments.sort_merge_join import model, published
 from harness.experiments.sort_merge_join.grid import BASE, Parameters
 from harness.goals import Goal
 from harness.paths import Project
-from harness.tiers.simulated import SimulatedBench
 
 _COMMAND: Final = "make bench ONLY=sort_merge_join"
 _PLANS: Final = "pytest -q tests/core/test_merge_plans.py"
@@ -76,9 +75,9 @@ def _plans(project: Project) -> Goal:
 
 def _grid(session: Session) -> tuple[pd.DataFrame, float]:
     """The paper's grid on both drives, run now, and how long that took in s."""
-    parameters, bench = session.parameters, session.bench
+    parameters, bench = session.parameters, session.bench.models
     assert isinstance(parameters, Parameters)
-    assert isinstance(bench, SimulatedBench)
+    assert bench is not None
     points = [point for point in session.points if point.values["variant"] == BASE]
     begin = time.monotonic()
     with ThreadPoolExecutor(bench.parallel) as pool:

@@ -23,6 +23,7 @@ from harness.errors import BadParameter, BadProfile
 from harness.experiments.base import Calibrated, Calibration, Point, Runs, Shown
 from harness.experiments.sort_merge_join import grid, model, published
 from harness.experiments.sort_merge_join.grid import Parameters
+from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 from harness.units import parse_bytes
 
@@ -80,9 +81,9 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
         raise BadParameter("calibration: there must be more published times than parameters")
     if 2 * len(training) > len(known):
         raise BadParameter("calibration: at most half of the published cells may be seen")
-    machine = bench.machine(bench.devices[0], overrides={})
+    stack = bench.stack(DeviceRequest(device=bench.devices[0]))
     low, high = (np.array([_coded(n, limits[i]) for n, limits in FITTED.items()]) for i in (0, 1))
-    begin = np.array([_coded(name, value) for name, value in _present(machine.host).items()])
+    begin = np.array([_coded(name, value) for name, value in _present(stack.host).items()])
 
     def errors(values: dict[str, float]) -> NDArray[np.float64]:
         table = _run(training, parameters, bench, values)

@@ -14,7 +14,8 @@ from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.sort_merge_join import postgres_sort
 from harness.experiments.sort_merge_join.grid import Parameters, Tables, Variant
 from harness.experiments.sort_merge_join.postgres_sort import Relation
-from harness.tiers.simulated import SimulatedBench, SimulatedMachine
+from harness.tiers.base import DeviceRequest
+from harness.tiers.simulated import ModelledStack, SimulatedBench
 from harness.units import parse_bytes
 
 _PAGE_BYTES: Final = 8192
@@ -80,10 +81,12 @@ def run_point(
     if parameters.tables is None:
         raise BadParameter("sort_merge_join: the simulated tier needs `tables`")
     variant = parameters.variants.get(str(v["variant"]), _NO_VARIANT)
-    machine = bench.machine(
-        str(v["device"]),
-        overrides={**(overrides or {}), **variant.overrides},
-        seed=int(v["repetition"]),
+    stack = bench.stack(
+        DeviceRequest(
+            device=str(v["device"]),
+            overrides={**(overrides or {}), **variant.overrides},
+            seed=int(v["repetition"]),
+        )
     )
     query = Query(
         version=variant.version or parameters.version,
@@ -91,24 +94,24 @@ def run_point(
         work_mem_bytes=int(v["work_mem_bytes"]),
         variant=variant,
     )
-    result = simulate(machine, query, v, bench.cancel)
+    result = simulate(stack, query, v, bench.cancel)
     return Measurement(metrics(result))
 
 
 def simulate(
-    machine: SimulatedMachine,
+    stack: ModelledStack,
     query: Query,
     v: Mapping[str, Scalar],
     cancel: _core.Cancel,
     page_cache_bytes: int = 0,
 ) -> dict[str, Any]:
-    """`_core.run_sort_merge_joins` of that many clients on that machine.
+    """`_core.run_sort_merge_joins` of that many clients on that stack.
 
     `v` has clients, size_ratio_to_paper (memory shrinks with the tables) and repetition. The page
     cache is what the host profile says, less what the clients take, unless it is given. Raises
     BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
-    host = machine.host
+    host = stack.host
     if host.page_cache is None or host.sort is None:
         raise BadParameter(f"host profile {host.title}: needs page_cache and sort for this study")
     rules = postgres_sort.rules(query.version)
@@ -130,15 +133,15 @@ def simulate(
         piece_blocks=variant.piece_blocks,
         seed=int(v["repetition"]),
     )
-    cache = _page_cache(machine, page_cache_bytes or _left_bytes(machine, query, v))
+    cache = _page_cache(stack, page_cache_bytes or _left_bytes(stack, query, v))
     return _core.run_sort_merge_joins(
-        machine.device_core, host.to_core(), cache, spec, int(v["clients"]), cancel
+        stack.device_core, host.to_core(), cache, spec, int(v["clients"]), cancel
     )
 
 
-def _left_bytes(machine: SimulatedMachine, query: Query, v: Mapping[str, Scalar]) -> int:
+def _left_bytes(stack: ModelledStack, query: Query, v: Mapping[str, Scalar]) -> int:
     """What the clients leave of the memory for files."""
-    cache = machine.host.page_cache
+    cache = stack.host.page_cache
     assert cache is not None
     size_ratio = float(v["size_ratio_to_paper"])
     # Each sort keeps its memory until the join has ended.
@@ -150,12 +153,12 @@ def _left_bytes(machine: SimulatedMachine, query: Query, v: Mapping[str, Scalar]
     return left_bytes
 
 
-def _page_cache(machine: SimulatedMachine, memory_bytes: int) -> _core.PageCacheParameters:
-    cache = machine.host.page_cache
+def _page_cache(stack: ModelledStack, memory_bytes: int) -> _core.PageCacheParameters:
+    cache = stack.host.page_cache
     assert cache is not None
     begin_bytes = 0
-    if isinstance(machine.device, HddProfile):
-        capacity_bytes = machine.device.parameters.capacity.value
+    if isinstance(stack.device, HddProfile):
+        capacity_bytes = stack.device.parameters.capacity.value
         sectors = int(capacity_bytes * cache.file_system_begin.value) // _SECTOR_BYTES
         begin_bytes = sectors * _SECTOR_BYTES
     return _core.PageCacheParameters(

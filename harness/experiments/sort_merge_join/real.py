@@ -34,7 +34,8 @@ from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
 from harness.experiments.sort_merge_join.grid import Parameters
 from harness.probes import analysis
-from harness.tiers.base import Bench, Device
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import tpch_tables
 from harness.workloads.tpch_tables import LARGE, SMALL, TABLES, Table, TableFiles
 
@@ -100,12 +101,19 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
     cache_bytes = int(v.get("cache_bytes", 0)) or int(v["page_cache_bytes"])
     tables = tpch_tables.table_files(raw, float(v["size_ratio_to_paper"]))
     with bench.open_device(
-        str(v["device"]), needed_bytes(v), overrides={}, seed=int(v["repetition"]), trace=True
+        DeviceRequest(
+            device=str(v["device"]),
+            needed_bytes=needed_bytes(v),
+            seed=int(v["repetition"]),
+            trace=True,
+        )
     ) as device:
         with (
             device.filesystem(
-                size_bytes=int(v.get("file_system_bytes", needed_bytes(v))),
-                dirty_bytes=round(float(v.get("dirty_ratio", _DIRTY_RATIO)) * cache_bytes),
+                Ext4Spec(
+                    size_bytes=int(v.get("file_system_bytes", needed_bytes(v))),
+                    dirty_bytes=round(float(v.get("dirty_ratio", _DIRTY_RATIO)) * cache_bytes),
+                )
             ) as folder,
             postgres.run(
                 postgres.folder_below(raw), _settings(cache_bytes), bounded=True
@@ -231,7 +239,7 @@ def _check(runs: Sequence[ClientRun], tables: TableFiles) -> None:
             )
 
 
-def _times(runs: Sequence[ClientRun], device: Device) -> dict[str, float]:
+def _times(runs: Sequence[ClientRun], device: DeviceUnderTest) -> dict[str, float]:
     def seconds(of: Sequence[int]) -> list[float]:
         return [ns / 1e9 / device.slowdown for ns in of]
 
@@ -266,7 +274,7 @@ def _amounts(runs: Sequence[ClientRun], facts: Mapping[str, TableFacts]) -> dict
     return metrics
 
 
-def _utilisation(runs: Sequence[ClientRun], device: Device) -> dict[str, float]:
+def _utilisation(runs: Sequence[ClientRun], device: DeviceUnderTest) -> dict[str, float]:
     """The device's busy share and bytes, in each client's sort and join: means over the clients."""
     if device.block_trace is None:
         return {}
@@ -282,7 +290,9 @@ def _utilisation(runs: Sequence[ClientRun], device: Device) -> dict[str, float]:
     return metrics
 
 
-def _series(runs: Sequence[ClientRun], device: Device) -> dict[str, list[int] | list[float]]:
+def _series(
+    runs: Sequence[ClientRun], device: DeviceUnderTest
+) -> dict[str, list[int] | list[float]]:
     """Per client."""
     unit = 1e9 * device.slowdown
     return {

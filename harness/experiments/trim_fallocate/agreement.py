@@ -18,6 +18,7 @@ from harness.experiments.beside import here_or_published
 from harness.experiments.this_machine import plain, write_profile
 from harness.experiments.trim_fallocate import hash_batches, model
 from harness.paths import Project
+from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
 _COMPARED: Final = ("extents_per_file", "trim_commands", "trim_bytes", "temp_written_bytes")
@@ -74,7 +75,7 @@ def _simulated(
     }
     values |= {"size_ratio_to_paper": 1.0, "shared_buffers_bytes": 0, "occupied_ratio": 0.0}
     with SimulatedBench(project.profiles, devices, str(_host(project, point))) as bench:
-        machine = bench.machine(str(point["device"]), overrides={})
+        machine = bench.stack(DeviceRequest(device=str(point["device"])))
         result = model.simulate(machine, values, bench.cancel, settle=True)
     runs = model.repetitions(result)
     return model.metrics(runs, result, values), model.series(runs)

@@ -15,7 +15,6 @@ from harness.experiments.judged import judged
 from harness.experiments.trim_fallocate import model
 from harness.experiments.trim_fallocate.grid import BASE
 from harness.goals import Goal
-from harness.tiers.simulated import SimulatedBench
 
 _COMMAND: Final = "make bench ONLY=trim_fallocate"
 _GOAL_S: Final = 180.0
@@ -51,8 +50,8 @@ def _run(session: Session, variant: str) -> tuple[Results, float]:
 
     What the journal has of them is not used: these are measured now.
     """
-    bench = session.bench
-    assert isinstance(bench, SimulatedBench)
+    bench = session.bench.models
+    assert bench is not None
     points = [point for point in session.points if point.values["variant"] == variant]
 
     def one(values: dict[str, int | float | str | bool]) -> Measurement:

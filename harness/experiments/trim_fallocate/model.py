@@ -18,7 +18,8 @@ from harness.experiments.base import Measurement, Point, Scalar
 from harness.experiments.trim_fallocate import hash_batches
 from harness.experiments.trim_fallocate.grid import Parameters
 from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
-from harness.tiers.simulated import SimulatedBench, SimulatedMachine
+from harness.tiers.base import DeviceRequest
+from harness.tiers.simulated import ModelledStack, SimulatedBench
 
 _TRACED_ROWS: Final = 20_000
 _STEP_BYTES: Final = 2 * hash_batches.BLOCK_BYTES
@@ -67,21 +68,21 @@ def run_point(
     """All repetitions of one cell. Raises BadParameter, DiskFull, Interrupted."""
     if v["workload"] != "hash_join":
         raise BadParameter(f"{v['workload']}: the simulated tier models the hash join only")
-    machine = bench.machine(str(v["device"]), overrides=overrides)
-    result = simulate(machine, v, bench.cancel)
+    stack = bench.stack(DeviceRequest(device=str(v["device"]), overrides=overrides))
+    result = simulate(stack, v, bench.cancel)
     runs = repetitions(result)
     return Measurement(metrics(runs, result, v), series(runs), trace=_trace(result["trace"]))
 
 
 def simulate(
-    machine: SimulatedMachine, v: Mapping[str, Scalar], cancel: _core.Cancel, settle: bool = False
+    stack: ModelledStack, v: Mapping[str, Scalar], cancel: _core.Cancel, settle: bool = False
 ) -> dict[str, Any]:
-    """`_core.run_hash_joins` of a cell's values on that machine. Raises as `run_point`.
+    """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
     `settle`: each repetition waits until all that it has freed is committed and discarded; else the
     next one begins at once, as the paper's did, and finds the drive busy with it.
     """
-    host = machine.host
+    host = stack.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
         raise BadParameter(
             f"host profile {host.title}: needs page_cache, hash_join and ext4 for this study"
@@ -89,7 +90,7 @@ def simulate(
     cpu, ext4 = host.hash_join, host.ext4
     batches = batches_of(v)
     discard = ext4.discard.value if v["trim"] == "discard" else "none"
-    drive = _device(machine, v)
+    drive = _device(stack, v)
     return _core.run_hash_joins(
         drive.to_core(),
         host.to_core(),
@@ -155,9 +156,9 @@ def _requests(v: Mapping[str, Scalar]) -> int:
     return int(2 * spilled / (64 << 10))
 
 
-def _device(machine: SimulatedMachine, v: Mapping[str, Scalar]) -> SsdProfile:
+def _device(stack: ModelledStack, v: Mapping[str, Scalar]) -> SsdProfile:
     """The drive, or a smaller one that behaves like it."""
-    profile = machine.device
+    profile = stack.device
     if not isinstance(profile, SsdProfile):
         raise BadParameter(f"{profile.title}: a disk has no TRIM; choose a flash drive")
     size_bytes = int(v["device_bytes"]) or max(

@@ -40,7 +40,8 @@ from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, leases, mounts
-from harness.tiers.base import Bench, Device
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.units import format_bytes
 from harness.workloads import tpch_tables
 from harness.workloads.tpch_tables import WHOLE_TABLES, TableFiles
@@ -105,21 +106,24 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
     traces.mkdir(parents=True, exist_ok=True)
     with (
         bench.open_device(
-            str(v["device"]),
-            needed_bytes(v),
-            overrides={},
-            seed=int(v.get("seed", 0)),
-            size_bytes=int(v["device_bytes"]),
+            DeviceRequest(
+                device=str(v["device"]),
+                needed_bytes=needed_bytes(v),
+                seed=int(v.get("seed", 0)),
+                size_bytes=int(v["device_bytes"]),
+            )
         ) as device,
         leases.open_lease() as lease,
     ):
         recordings = lease.new_folder(traces, "recording-")
         with (
             device.filesystem(
-                dirty_bytes=round(float(v["dirty_ratio"]) * page_cache_bytes),
-                discard=trim == "discard",
-                inodes=_INODES,
-                commit_s=float(v["commit_s"]),
+                Ext4Spec(
+                    dirty_bytes=round(float(v["dirty_ratio"]) * page_cache_bytes),
+                    discard=trim == "discard",
+                    inodes=_INODES,
+                    commit_s=float(v["commit_s"]),
+                )
             ) as folder,
             postgres.run(
                 postgres.folder_below(raw),
@@ -154,7 +158,7 @@ class _Cell:
 
     values: dict[str, Any]
     bench: Bench
-    device: Device
+    device: DeviceUnderTest
     folder: Path
     server: Server
     tables: TableFiles
@@ -287,7 +291,7 @@ def _settled_ns(repetitions: Sequence[_Repetition], trace: Path) -> list[int]:
 
 
 def _times(
-    repetitions: Sequence[_Repetition], trace: Path, device: Device
+    repetitions: Sequence[_Repetition], trace: Path, device: DeviceUnderTest
 ) -> dict[str, int | float]:
     elapsed, partition, join = _phases(repetitions, device)
     settled = _settled_ns(repetitions, trace)
@@ -306,7 +310,7 @@ def _times(
 
 
 def _phases(
-    repetitions: Sequence[_Repetition], device: Device
+    repetitions: Sequence[_Repetition], device: DeviceUnderTest
 ) -> tuple[list[float], list[float], list[float]]:
     """Seconds of the query, of its partition phase, and of its join phase, per repetition."""
     unit = 1e9 * device.slowdown
@@ -340,7 +344,7 @@ def _discards(repetitions: Sequence[_Repetition], trace: Path) -> list[list[int]
 
 
 def _trims(
-    repetitions: Sequence[_Repetition], trace: Path, device: Device
+    repetitions: Sequence[_Repetition], trace: Path, device: DeviceUnderTest
 ) -> dict[str, int | float]:
     """Numbers and bytes per repetition; latencies of all, in the device's time."""
     lengths = _discards(repetitions, trace)
@@ -381,7 +385,7 @@ def _series(
     repetitions: Sequence[_Repetition],
     trace: Path,
     files: Sequence[extents.File],
-    device: Device,
+    device: DeviceUnderTest,
 ) -> dict[str, list[int] | list[float]]:
     elapsed, partition, join = _phases(repetitions, device)
     lengths = _discards(repetitions, trace)

@@ -20,6 +20,7 @@ from harness.drives import external_journal, placement
 from harness.errors import BadParameter, DeviceError, TargetError
 from harness.paths import find_project
 from harness.system import filesystems
+from harness.system.filesystems import PLAIN, Ext4Spec
 
 MIB = 1 << 20
 APART = FdpNvme("FD5C1A7D20E1", ("0", "1"))
@@ -83,7 +84,7 @@ def taken_bytes(before: list[placement.Handle], device: Path) -> int:
 def test_journal_writes_go_to_their_own_handle(pair: tuple[Namespace, Namespace]) -> None:
     """And what is written home goes to the other. All of it fits into one reclaim unit."""
     data, journal = pair
-    with external_journal.external_journal(data, journal) as folder:
+    with external_journal.external_journal(data, journal, PLAIN) as folder:
         assert re.search(rf"{folder} ext4 [^ ]*data=journal", Path("/proc/mounts").read_text())
         before = [placement.handles(target.path) for target in pair]
         content = os.urandom(3 * MIB)
@@ -129,21 +130,21 @@ COMMITS = 10
 
 def test_each_fsync_flushes_both_devices(pair: tuple[Namespace, Namespace]) -> None:
     """The journal's with the commit record, and the data's after what was written home by fsync."""
-    with external_journal.external_journal(*pair) as folder:
+    with external_journal.external_journal(*pair, PLAIN) as folder:
         assert flushes(pair, folder, COMMITS) == [COMMITS, COMMITS]
 
 
 def test_a_journal_inside_costs_as_many_flushes(pair: tuple[Namespace, Namespace]) -> None:
-    with filesystems.ext4(pair[0].path, journal_mode="journal") as folder:
+    with filesystems.ext4(pair[0].path, Ext4Spec(journal_mode="journal")) as folder:
         assert flushes(pair, folder, COMMITS) == [2 * COMMITS, 0]
 
 
 def test_with_ordered_data_the_data_would_not_be_flushed(pair: tuple[Namespace, Namespace]) -> None:
     """Why data=journal is all that is offered. If this fails, the kernel has learnt it."""
     data, journal = pair
-    with external_journal.external_journal(data, journal):
+    with external_journal.external_journal(data, journal, PLAIN):
         pass
-    with filesystems.mounted(data.path, journal_mode="ordered", journal=journal.path) as folder:
+    with filesystems.mounted(data.path, journal=journal.path) as folder:
         assert flushes(pair, folder, COMMITS) == [0, COMMITS]
 
 
@@ -151,7 +152,10 @@ def test_the_guard_is_asked_before_each_step(pair: tuple[Namespace, Namespace]) 
     data, journal = pair
     journal.allowed = False
     before = [placement.handles(target.path) for target in pair]
-    with pytest.raises(TargetError, match="not today"), external_journal.external_journal(*pair):
+    with (
+        pytest.raises(TargetError, match="not today"),
+        external_journal.external_journal(*pair, PLAIN),
+    ):
         pass
     assert (data.asked, journal.asked) == ([], [("make a journal", journal.size_bytes)])
     assert [placement.handles(target.path) for target in pair] == before
@@ -160,11 +164,11 @@ def test_the_guard_is_asked_before_each_step(pair: tuple[Namespace, Namespace]) 
 def test_impossible_journals(pair: tuple[Namespace, Namespace]) -> None:
     data, journal = pair
     with pytest.raises(TargetError, match="does not fit"):
-        external_journal.steps(data, journal, journal_bytes=journal.size_bytes + MIB)
+        external_journal.steps(data, journal, Ext4Spec(journal_bytes=journal.size_bytes + MIB))
     with pytest.raises(BadParameter, match="whole MiB"):
-        external_journal.steps(data, journal, journal_bytes=4 * MIB + 1)
+        external_journal.steps(data, journal, Ext4Spec(journal_bytes=4 * MIB + 1))
     with pytest.raises(TargetError, match="two targets"):
-        external_journal.steps(data, data)
+        external_journal.steps(data, data, PLAIN)
 
 
 def script(*devices: Path) -> subprocess.CompletedProcess[str]:
@@ -177,7 +181,7 @@ def test_the_script_prints_a_plan_and_writes_nothing(pair: tuple[Namespace, Name
     before = [placement.handles(target.path) for target in pair]
     done = script(*(target.path for target in pair))
     assert done.returncode == 0, done.stderr
-    for step in external_journal.steps(*pair):
+    for step in external_journal.steps(*pair, PLAIN):
         assert " ".join(step.command) in done.stdout
     assert [placement.handles(target.path) for target in pair] == before
     refused = script(node(SHARED, 1), node(SHARED, 2))

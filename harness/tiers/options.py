@@ -1,0 +1,128 @@
+"""What a user may ask of a tier, as one flat record, and what each tier makes of it.
+
+A tier refuses what it has not: a model needs no target, a drive has no profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.errors import BadParameter
+
+
+class BenchParameters(BaseModel):
+    """Section `bench` of an experiment's tier in params.yaml.
+
+    `devices` maps the experiment's names for its devices to profiles; `host`: the profile of the
+    simulated host; `slowdown`: of emulated devices, 0: as this machine can; `overrides`: single
+    profile parameters.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    devices: dict[str, str] = {}
+    host: str = ""
+    slowdown: int = 0
+    overrides: dict[str, str] = {}
+
+
+class Asked(BaseModel):
+    """What a user may ask of a tier besides params.yaml, as on the command line.
+
+    `devices` replaces the profiles behind device names, `overrides` single profile parameters,
+    `host` the profile of the simulated host (a name, or a path that ends in .yaml). Of the hardware
+    tier: `drives` are claimed drives, by the experiment's names for its devices,
+    `write_budget_bytes` what each of them may be written (0: guard.BUDGET_DRIVE_WRITES times its
+    size), `queue` settings of their queues in sysfs, `journals` claimed namespaces for journals
+    with a stream of their own; or `target`, a file or loop device.
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    devices: dict[str, str] = {}
+    overrides: dict[str, str] = {}
+    host: str = ""
+    target: Path | None = None
+    drives: dict[str, str] = {}
+    write_budget_bytes: int = 0
+    queue: dict[str, str] = {}
+    journals: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class SimulatedOptions:
+    """Profiles by the experiment's names, the host's profile, and what is not as they say."""
+
+    devices: Mapping[str, str]
+    host: str
+    overrides: Mapping[str, str]
+
+    @classmethod
+    def of(cls, asked: Asked, parameters: BenchParameters) -> Self:
+        """Raises BadParameter for a target, or a device that the experiment has not."""
+        devices = _profiles("simulated", asked, parameters)
+        overrides = {**parameters.overrides, **asked.overrides}
+        return cls(devices, asked.host or parameters.host, overrides)
+
+
+@dataclass(frozen=True)
+class EmulatedOptions:
+    """Profiles by the experiment's names, what is not as they say, and how slow they run."""
+
+    devices: Mapping[str, str]
+    overrides: Mapping[str, str]
+    slowdown: int
+
+    @classmethod
+    def of(cls, asked: Asked, parameters: BenchParameters) -> Self:
+        """Raises BadParameter for a target, or a device that the experiment has not."""
+        devices = _profiles("emulated", asked, parameters)
+        return cls(devices, {**parameters.overrides, **asked.overrides}, parameters.slowdown)
+
+
+@dataclass(frozen=True)
+class HardwareOptions:
+    """Claimed drives and namespaces for their journals, or a target; see `Asked`.
+
+    Raises BadParameter for both or none of them, and for a journal without its drive.
+    """
+
+    target: Path | None
+    drives: Mapping[str, str]
+    write_budget_bytes: int
+    queue: Mapping[str, str]
+    journals: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if (self.target is None) == (not self.drives):
+            raise BadParameter(
+                "tier hardware needs a target: --drive NAME=CLAIMED for each device of the "
+                "experiment (see `harness hardware list`), or --file PATH (a new file, or a loop "
+                "device)"
+            )
+        if unknown := set(self.journals) - set(self.drives):
+            raise BadParameter(f"--journal {min(unknown)}=...: there is no --drive of that name")
+
+    @classmethod
+    def of(cls, asked: Asked) -> Self:
+        """Raises BadParameter for what only a model has, too."""
+        made = cls(
+            asked.target, asked.drives, asked.write_budget_bytes, asked.queue, asked.journals
+        )
+        if asked.devices or asked.overrides:
+            raise BadParameter(
+                "a real device has no profile: --device and --override are for simulated"
+            )
+        return made
+
+
+def _profiles(tier: str, asked: Asked, parameters: BenchParameters) -> dict[str, str]:
+    if asked.target is not None or asked.drives:
+        raise BadParameter(f"--file and --drive are for tier hardware: tier {tier} needs no target")
+    if unknown := set(asked.devices) - set(parameters.devices):
+        known = ", ".join(parameters.devices)
+        raise BadParameter(f"unknown device {sorted(unknown)[0]!r}; known: {known}")
+    return {**parameters.devices, **asked.devices}
