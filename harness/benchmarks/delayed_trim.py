@@ -15,7 +15,7 @@ from rich.console import Console
 
 from harness.benchmarks.figure import Figure
 from harness.experiments.base import Measurement, Point, Results
-from harness.experiments.delayed_trim import calibrate, model
+from harness.experiments.delayed_trim import calibrate, grid, model
 from harness.experiments.delayed_trim.grid import Parameters
 from harness.paths import Project
 from harness.runs import claims
@@ -48,7 +48,7 @@ def _run(session: Session) -> tuple[Results, float]:
     bench = session.bench
 
     def one(point: Point) -> Measurement:
-        return model.run_point(point.values, bench)
+        return model.run_point(grid.Cell.of(point), bench)
 
     begin = time.monotonic()
     with ThreadPoolExecutor(bench.parallel) as pool:

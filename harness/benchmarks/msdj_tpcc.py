@@ -21,7 +21,7 @@ from harness.dbms.innodb import InnodbSettings
 from harness.dbms.mysql import Server
 from harness.errors import BadParameter, HarnessError, MissingTool, ServerError
 from harness.experiments.base import Measurement, Point, Results
-from harness.experiments.msdj_tpcc import model
+from harness.experiments.msdj_tpcc import grid, model
 from harness.experiments.msdj_tpcc.grid import BASE
 from harness.paths import Project
 from harness.runs import agreement, claims
@@ -69,7 +69,7 @@ def _modelled(project: Project, console: Console) -> Iterator[Figure]:
 
         def one(point: Point) -> tuple[Measurement, float]:
             begin = time.monotonic()
-            return model.run_point(point.values, {}, bench), time.monotonic() - begin
+            return model.run_point(grid.Cell.of(point), {}, bench), time.monotonic() - begin
 
         begin = time.monotonic()
         with ThreadPoolExecutor(bench.parallel) as pool:

@@ -172,7 +172,7 @@ def _as_modelled(point: Point) -> Point:
     """A model has no TRIM policy of its own: it takes the ordinary one."""
     if point.values.get("policy") != OWN:
         return point
-    return Point({**point.values, "policy": "immediate"}, point.label, point.depends)
+    return replace(point, cell=replace(point.cell, policy="immediate"))  # type: ignore[call-arg]
 
 
 def _measured_part(experiment: str, point: Point, run: Measurement) -> Step:

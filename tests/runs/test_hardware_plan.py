@@ -55,7 +55,7 @@ def _nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(subprocess, "Popen", harmless)
     monkeypatch.setattr(_core, "FileStorage", refuse)
-    monkeypatch.setattr(hardware_plan, "modelled", no_models)
+    monkeypatch.setattr(hardware_plan, "_models", no_models)
 
 
 def planned(name: str, device: str, journal: bool = False, **settings: Any) -> list[DrivePlan]:

@@ -35,7 +35,7 @@ class DelayedTrim:
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """What is written; a model in virtual time stores none of it."""
         del parameters
-        return real.needed_bytes(point.values) if point.values["kind"] in real.KINDS else 0
+        return real.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """There are no inputs."""
@@ -48,8 +48,8 @@ class DelayedTrim:
         """One drive through one kind of experiment."""
         del parameters, raw
         if bench.models is not None:
-            return model.run_point(point.values, bench.models)
-        return real.run_point(point.values, bench)
+            return model.run_point(grid.Cell.of(point), bench.models)
+        return real.run_point(grid.Cell.of(point), bench)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """One figure for each kind of point that there are results of."""

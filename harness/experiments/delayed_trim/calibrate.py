@@ -19,7 +19,7 @@ from harness.devices import data_sheet_fit
 from harness.errors import BadParameter
 from harness.experiments.base import Point, Results
 from harness.experiments.delayed_trim import grid, model, published
-from harness.experiments.delayed_trim.grid import Parameters
+from harness.experiments.delayed_trim.grid import Cell, Parameters
 from harness.tiers.simulated import SimulatedBench
 
 DEVICE: Final = grid.BOARD
@@ -93,7 +93,7 @@ _KINDS: Final = ("shares", "units")
 
 
 def _row(point: Point, bench: SimulatedBench, overrides: Mapping[str, str]) -> dict[str, Any]:
-    run = model.run_point(point.values, bench, overrides)
+    run = model.run_point(Cell.of(point), bench, overrides)
     return {**point.values, **run.metrics, "point": point.id}
 
 

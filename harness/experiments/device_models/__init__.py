@@ -47,7 +47,7 @@ class DeviceModels:
     ) -> Measurement:
         """A new model through one experiment. Raises BadParameter for a drive of another kind."""
         del parameters, raw
-        return run.run_point(point, bench)
+        return run.run_point(grid.Cell.of(point), bench)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """One figure for each kind of point that there are results of."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement
 from harness.experiments.device_models import amplification, disk, latency
+from harness.experiments.device_models.grid import Cell
 from harness.tiers.base import Bench
 from harness.tiers.simulated import SimulatedBench
 
-_KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], SimulatedBench], Measurement]]] = {
+_KINDS: Final[dict[str, Callable[[Any, SimulatedBench], Measurement]]] = {
     "waf": amplification.waf,
     "hot_cold": amplification.hot_cold,
     "warm_up": amplification.warm_up,
@@ -22,8 +23,8 @@ _KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], SimulatedBench], Measure
 }
 
 
-def run_point(point: Point, bench: Bench) -> Measurement:
+def run_point(cell: Cell, bench: Bench) -> Measurement:
     """See DeviceModels.run_point."""
     if bench.models is None:
         raise BadParameter("device_models: only tier simulated has models")
-    return _KINDS[str(point.values["kind"])](point.values, bench.models)
+    return _KINDS[cell.kind](cell, bench.models)

@@ -35,7 +35,7 @@ class GraceHashJoin:
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """Room for both inputs and every user's partitions."""
         del parameters
-        return run.needed_bytes(point)
+        return run.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """Digest of the TPC-H records."""
@@ -45,7 +45,7 @@ class GraceHashJoin:
         self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
     ) -> Measurement:
         """One join per user, side by side. Raises DataCorrupted if any result is wrong."""
-        return run.run_point(point, parameters, bench, raw)
+        return run.run_point(grid.Cell.of(point), parameters, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's three figures, where the time goes, and what the variants change."""

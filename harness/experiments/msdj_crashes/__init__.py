@@ -53,7 +53,7 @@ class MsdjCrashes:
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """The whole drive."""
         del parameters
-        return int(point.values["device_bytes"])
+        return grid.Cell.of(point).device_bytes
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """The database is loaded anew for each batch, from its seed."""
@@ -65,7 +65,7 @@ class MsdjCrashes:
     ) -> Measurement:
         """A batch of cuts of one mode."""
         del parameters
-        return real.run_point(point.values, bench, raw)
+        return real.run_point(grid.Cell.of(point), bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """What was damaged, and what was seen on the way."""

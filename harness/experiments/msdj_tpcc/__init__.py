@@ -53,15 +53,14 @@ class MsdjTpcc:
         Raises TargetError for a mode that real drives were not given what they need for.
         """
         found = grid.points(parameters, bench.devices)
-        for v in (point.values for point in found):
-            placement = real.placement(page_writes.find(str(v["mode"])))
-            bench.check_placement(str(v["device"]), placement)
+        for cell in map(grid.Cell.of, found):
+            bench.check_placement(cell.device, real.placement(page_writes.find(cell.mode)))
         return found
 
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """The whole drive, which is aged, or room for the database as it grows."""
         del parameters
-        return real.needed_bytes(point.values)
+        return real.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """The database is made by rules that are in the code."""
@@ -72,11 +71,11 @@ class MsdjTpcc:
         self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
     ) -> Measurement:
         """One mode with one journal: ageing, load, warm-up, and the measured interval."""
-        variant = parameters.variants.get(str(point.values["variant"]))
-        overrides = variant.overrides if variant else {}
+        cell = grid.Cell.of(point)
+        overrides = parameters.overrides_of(cell.variant)
         if bench.models is not None:
-            return model.run_point(point.values, overrides, bench.models)
-        return real.run_point(point.values, bench, raw, overrides)
+            return model.run_point(cell, overrides, bench.models)
+        return real.run_point(cell, bench, raw, overrides)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figures, beside its claims."""

@@ -40,7 +40,7 @@ class SortMergeJoin:
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """Room for all clients' temporary files."""
         del parameters
-        return real.needed_bytes(point.values)
+        return real.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """The simulated tables are numbers in the parameters; real ones are made from TPC-H."""
@@ -51,9 +51,10 @@ class SortMergeJoin:
         self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
     ) -> Measurement:
         """All clients once, side by side."""
+        cell = grid.Cell.of(point)
         if bench.models is not None:
-            return model.run_point(point, parameters, bench.models)
-        return real.run_point(point.values, bench, raw)
+            return model.run_point(cell, parameters, bench.models)
+        return real.run_point(cell, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figure, beside its numbers, and what the variants change."""

@@ -43,7 +43,7 @@ class TrimFallocate:
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """Room for all temporary files of one repetition."""
         del parameters
-        return real.needed_bytes(point.values)
+        return real.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """The simulated tables are numbers in the code; real ones are made from TPC-H."""
@@ -54,10 +54,10 @@ class TrimFallocate:
         self, point: Point, parameters: grid.Parameters, bench: Bench, raw: Path
     ) -> Measurement:
         """All repetitions of one cell, on one drive and one file system."""
+        cell = grid.Cell.of(point)
         if bench.models is not None:
-            variant = parameters.variants.get(str(point.values["variant"]))
-            return model.run_point(point.values, variant.overrides if variant else {}, bench.models)
-        return real.run_point(point.values, bench, raw)
+            return model.run_point(cell, parameters.overrides_of(cell.variant), bench.models)
+        return real.run_point(cell, bench, raw)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figures, beside its claims."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pandas as pd
 
 from harness.errors import BadParameter
-from harness.experiments.delayed_trim import model
+from harness.experiments.delayed_trim import grid, model
 from harness.paths import Project
 from harness.runs.parameters import host_name
 from harness.runs.session import Options, open_session
@@ -51,7 +51,7 @@ def compare(project: Project, options: Options | None = None) -> pd.DataFrame:
 def beside(point: Mapping[Any, Any], simulated: SimulatedBench) -> dict[str, Any]:
     """A point's values and emulated metrics beside the model's, as columns of `compare`."""
     values = {str(name): value for name, value in point.items() if not pd.isna(value)}
-    found = model.run_point(values, simulated).metrics
+    found = model.run_point(grid.read(values), simulated).metrics
     names = ("device", "kind", "policy", "unit_bytes")
     row = {name: values[name] for name in names}
     for name in _COMPARED[str(values["kind"])]:

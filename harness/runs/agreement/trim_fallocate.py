@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
 from harness.errors import BadParameter
-from harness.experiments.base import Scalar
 from harness.experiments.trim_fallocate import hash_batches, model
+from harness.experiments.trim_fallocate.grid import Cell
 from harness.paths import Project
 from harness.runs.agreement.this_machine import plain, write_profile
 from harness.runs.session import Options, open_session
@@ -73,19 +74,14 @@ def _simulated(
     project: Project, devices: dict[str, str], point: Mapping[str, Any]
 ) -> tuple[dict[str, int | float], dict[str, list[int] | list[float]]]:
     """The point's metrics and series in virtual time."""
-    values: dict[str, Scalar] = {
-        name: point[name]
-        for name in (
-            *("device", "trim", "preallocation_bytes", "work_mem_bytes", "scale_factor"),
-            *("repetitions", "max_files", "device_bytes", "workload"),
-        )
-    }
-    values |= {"size_ratio_to_paper": 1.0, "shared_buffers_bytes": 0, "occupied_ratio": 0.0}
+    cell = replace(
+        Cell.read(point), size_ratio_to_paper=1.0, shared_buffers_bytes=0, occupied_ratio=0.0
+    )
     with SimulatedBench(project.profiles, devices, str(_host(project, point))) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
-        result = model.simulate(machine, values, bench.cancel, settle=True)
+        result = model.simulate(machine, cell, bench.cancel, settle=True)
     runs = model.repetitions(result)
-    return model.metrics(runs, result, values), model.series(runs)
+    return model.metrics(runs, result, cell), model.series(runs)
 
 
 def _host(project: Project, point: Mapping[str, Any]) -> Path:
