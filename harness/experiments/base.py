@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,24 +30,64 @@ if TYPE_CHECKING:
 Scalar = int | float | str | bool
 
 
-@dataclass(frozen=True)
-class Point:
-    """One setting of an experiment's parameters.
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One setting of an experiment's parameters: each experiment has a record, or some, of its own.
 
-    `values` maps parameter names, with their units, to plain values; two points with equal values
-    are the same point. `label` is for people. `depends` is what else the result depends on, though
-    it does not tell points apart.
+    Its fields are the first columns of the table, in this order; names carry units, values are
+    plain.
     """
 
-    values: Mapping[str, Scalar]
+    device: str
+
+    @property
+    def values(self) -> dict[str, Scalar]:
+        """Flat, as in the journal and in tables."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """From a row of the table, whose other columns are left out. Raises KeyError."""
+        kinds = get_type_hints(cls)
+        return cls(**{each.name: kinds[each.name](values[each.name]) for each in fields(cls)})
+
+    @classmethod
+    def of(cls, point: Point) -> Self:
+        """A point's, which is one of these."""
+        assert isinstance(point.cell, cls)
+        return point.cell
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cell to be run: two points with equal cells are the same point.
+
+    `label` is for people. `depends` is what else the result depends on, though it does not tell
+    points apart.
+    """
+
+    cell: Cell
     label: str
     depends: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, Scalar]:
+        """The cell's."""
+        return self.cell.values
 
     @property
     def id(self) -> str:
         """A short name that is the same on every machine (hex)."""
         text = json.dumps(dict(sorted(self.values.items())))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def unique(points: Iterable[Point]) -> list[Point]:
+    """Every point once, in the order in which they first come."""
+    found: dict[str, Point] = {}
+    for point in points:
+        found.setdefault(point.id, point)
+    return list(found.values())
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class Session:
         """Makes sure that there is room for all points. Raises TargetError, DiskFull."""
         needed: dict[str, int] = {}
         for point in self.points:
-            device = str(point.values["device"])
+            device = point.cell.device
             room = self.experiment.needed_bytes(self.parameters, point)
             needed[device] = max(needed.get(device, 0), room)
         self.bench.reserve(needed)
@@ -228,7 +228,7 @@ class Session:
         return Entry(
             key=self._key(point),
             point=point.id,
-            values=dict(point.values),
+            values=point.values,
             metrics={**measured.metrics, **measured.remarks, **self.bench.remarks},
             series=measured.series,  # type: ignore[arg-type]
             trace=bool(measured.trace),
@@ -237,13 +237,12 @@ class Session:
 
     def _key(self, point: Point) -> str:
         """Equal for what would give the same result, and only for that."""
-        device = point.values.get("device", "")
         facts = {
             "experiment": self.experiment.name,
             "tier": self.bench.tier,
             "values": dict(sorted(point.values.items())),
             "depends": dict(point.depends),
-            "identity": dict(self._identity(str(device))),
+            "identity": dict(self._identity(point.cell.device)),
             "code": self._code,
             "input": self._input_digest,
         }

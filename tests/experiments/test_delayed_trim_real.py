@@ -24,7 +24,7 @@ from harness.drives.wear import reading
 from harness.drives.wear.counters import COUNTS, Wear
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement
-from harness.experiments.delayed_trim import real
+from harness.experiments.delayed_trim import grid, real
 from harness.paths import Project
 from harness.tiers.base import Bench
 from harness.tiers.emulated import EmulatedBench
@@ -91,43 +91,42 @@ def test_a_record_of_delayed_trims_replays_to_the_same_counters(
     assert (np.asarray(replayed.device.mapping()) < 0).any()
 
 
-VALUES: dict[str, Any] = {"device": "board", "variant": "paper", "policy": "delayed"}
-UNITS = {**VALUES, "kind": "units", "file_bytes": 8 << 20, "unit_bytes": 1 << 20}
-TABLE1 = {
-    **VALUES,
-    "kind": "table1",
-    "written_bytes": 16 << 20,
-    "trimmed_bytes": 8 << 20,
-    "unit_bytes": 4 << 20,
-}
-TAILS = {
-    **VALUES,
-    "kind": "tails",
-    "unit_bytes": 4 << 20,
-    "device_bytes": 512 << 20,
-    "region_bytes": 32 << 20,
-    "trim_rate_bytes_per_s": 1 << 30,
-    "duration_s": 0.1,
-    "reads_per_s": 5000.0,
-    "read_bytes": 4096,
-    "writes_per_s": 1000.0,
-    "write_bytes": 16384,
-}
+UNITS = grid.UnitsCell(device="board", policy="delayed", file_bytes=8 << 20, unit_bytes=1 << 20)
+TABLE1 = grid.Table1Cell(
+    device="board",
+    policy="delayed",
+    written_bytes=16 << 20,
+    trimmed_bytes=8 << 20,
+    unit_bytes=4 << 20,
+)
+TAILS = grid.TailsCell(
+    device="board",
+    policy="delayed",
+    unit_bytes=4 << 20,
+    device_bytes=512 << 20,
+    region_bytes=32 << 20,
+    trim_rate_bytes_per_s=1 << 30,
+    duration_s=0.1,
+    reads_per_s=5000.0,
+    read_bytes=4096,
+    writes_per_s=1000.0,
+    write_bytes=16384,
+)
 
 
-def measured(values: dict[str, Any]) -> Measurement:
+def measured(cell: grid.Cell) -> Measurement:
     def measure(slowdown: int) -> Measurement:
         profiles = REPOSITORY / "hardware" / "profiles"
         names = {"board": "daisyplus_openssd"}
         with EmulatedBench(profiles, names, slowdown=slowdown) as bench:
-            return real.run_point(values, bench)
+            return real.run_point(cell, bench)
 
     return on_time(measure, 16, 32, 64)[1]
 
 
 @pytest.mark.parametrize("policy", ["immediate", "delayed"])
 def test_the_drive_s_clock_says_what_a_trim_took(policy: str) -> None:
-    found = measured({**UNITS, "policy": policy}).metrics
+    found = measured(replace(UNITS, policy=policy)).metrics
     slices = (8 << 20) // (16 << 10)
     assert found["buffer_us"] == pytest.approx(slices * 0.503)
     assert found["map_us"] == pytest.approx(slices * 0.497)
@@ -137,10 +136,10 @@ def test_the_drive_s_clock_says_what_a_trim_took(policy: str) -> None:
 
 
 def test_writing_and_trimming_are_timed_apart() -> None:
-    found = measured({**TABLE1, "policy": "immediate"}).metrics
+    found = measured(replace(TABLE1, policy="immediate")).metrics
     assert found["total_ms"] == pytest.approx(found["write_ms"] + found["trim_ms"])
     assert found["trim_ms"] > 0.5
-    assert measured({**TABLE1, "trimmed_bytes": 0}).metrics["trim_ms"] == 0
+    assert measured(replace(TABLE1, trimmed_bytes=0)).metrics["trim_ms"] == 0
 
 
 def test_reads_writes_and_trims_run_side_by_side() -> None:
@@ -156,7 +155,7 @@ def test_what_needs_a_model_is_refused() -> None:
     with EmulatedBench(profiles, {"board": "daisyplus_openssd"}) as bench:
         for kind in ("shares", "scenario", "idle"):
             with pytest.raises(BadParameter, match="simulated"):
-                real.run_point({**UNITS, "kind": kind}, bench)
+                real.run_point(replace(UNITS, kind=kind), bench)
 
 
 SIZE_BYTES = 16 << 20
@@ -194,7 +193,7 @@ def test_a_real_board_says_when_it_did_the_work(
         with closing(DriveDevice(cast(ClaimedDrive, board))) as device:
             opened = nullcontext(device)
             bench = SimpleNamespace(tier="hardware", open_device=lambda *_, **__: opened)
-            measurement = real.run_point({**UNITS, "policy": "own"}, cast(Bench, bench))
+            measurement = real.run_point(replace(UNITS, policy="own"), cast(Bench, bench))
     found = measurement.metrics
     assert found["trim_us"] == pytest.approx(8 * found["trim_mean_us"])
     assert (found["trim_slices"], found["trim_idle_slices"]) == (512, 502)

@@ -130,7 +130,7 @@ def results() -> Results:
     rows: list[dict[str, Any]] = []
     parameters = SMALL.model_copy(update={"batches": 2})
     for point in grid.points(parameters, ["ssd"]):
-        mode = page_writes.find(str(point.values["mode"]))
+        mode = page_writes.find(grid.Cell.of(point).mode)
         cut = NOTHING if mode.title != "OJ - DWB" else replace(NOTHING, torn_pages=2, bad_pages=2)
         runs = mode.file_system_block_bytes == 4096
         remarks = {} if runs else {"not_run_because": "bad block size 16384"}
@@ -207,13 +207,13 @@ def opened(kind: type[EmulatedBench] = EmulatedBench) -> EmulatedBench:
     return kind(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=8)
 
 
-def values_of(mode: str, **changed: Any) -> dict[str, Any]:
-    [values] = [
-        dict(point.values)
-        for point in grid.points(SMALL, ["ssd"])
-        if point.values["mode"] == mode and point.values["variant"] == grid.BASE
+def cell_of(mode: str, **changed: Any) -> grid.Cell:
+    [cell] = [
+        cell
+        for cell in map(grid.Cell.of, grid.points(SMALL, ["ssd"]))
+        if (cell.mode, cell.variant) == (mode, grid.BASE)
     ]
-    return {**values, **changed}
+    return replace(cell, **changed)
 
 
 def run(raw: Path, mode: str, bench: EmulatedBench, **changed: Any) -> Measurement:
@@ -289,16 +289,16 @@ def torn(batch: real._Batch, table: str) -> Iterator[int]:
 @pytest.mark.root
 def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
     """By its checksum, and by the server that has to read it for the consistency conditions."""
-    values = values_of("oj")
+    cell = cell_of("oj")
     mode = page_writes.find("oj")
     with (
         opened() as bench,
         bench.open_device(
-            DeviceRequest(device="ssd", seed=1, size_bytes=values["device_bytes"])
+            DeviceRequest(device="ssd", seed=1, size_bytes=cell.device_bytes)
         ) as device,
         real._loaded(4, raw) as loaded,
     ):
-        batch = real._Batch(values, bench, device.drive, mode, loaded)
+        batch = real._Batch(cell, bench, device.drive, mode, loaded)
         batch._restore()
         with mysql.run(loaded, batch._settings) as server:
             books = markers.Markers(real._address(server))
@@ -329,17 +329,17 @@ def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
         return found
 
     monkeypatch.setattr(mysql, "check_pages", noting)
-    values = {**values_of("dj"), "warehouses": 24, "connections": 16}
+    cell = cell_of("dj", warehouses=24, connections=16)
     mode, trace = page_writes.find("dj"), raw / "page_commits.parquet"
     with (
         opened() as bench,
         bench.open_device(
-            DeviceRequest(device="ssd", seed=2, size_bytes=values["device_bytes"])
+            DeviceRequest(device="ssd", seed=2, size_bytes=cell.device_bytes)
         ) as device,
-        real._loaded(values["warehouses"], raw) as loaded,
+        real._loaded(cell.warehouses, raw) as loaded,
         Recorder(device.drive.path, trace, "page_commits"),
     ):
-        batch = real._Batch(values, bench, device.drive, mode, loaded)
+        batch = real._Batch(cell, bench, device.drive, mode, loaded)
         while len(batch.spans) < 24 and sum(map(len, checks[::2])) < 4:
             batch._cut()
     torn = [(cut, *page) for cut, pages in enumerate(checks[::2]) for page in pages]

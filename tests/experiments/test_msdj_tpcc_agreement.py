@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from test_msdj_tpcc_model import bench
-from test_msdj_tpcc_model import values as point_values
+from test_msdj_tpcc_model import cell as point_cell
 
 from harness.experiments.msdj_tpcc import agreement as msdj_tpcc
 from harness.experiments.msdj_tpcc import model
@@ -48,10 +48,10 @@ def test_what_is_nothing_on_one_side_has_no_ratio() -> None:
 
 def test_the_simulated_server_runs_at_the_other_ones_pace() -> None:
     """Both slower and faster than its profile's processor is."""
-    values = point_values("oj_dwb")
-    own = model.run_point(values, {}, bench()).metrics["tpmc"]
+    cell = point_cell("oj_dwb")
+    own = model.run_point(cell, {}, bench()).metrics["tpmc"]
     for tpmc in (0.9 * own, 0.3 * own):
-        cpu_ns, found = msdj_tpcc._as_fast(values, tpmc, bench())
+        cpu_ns, found = msdj_tpcc._as_fast(cell, tpmc, bench())
         assert found.metrics["tpmc"] == pytest.approx(tpmc, rel=0.05)
         assert 1e5 < cpu_ns < 2e8
         assert found.metrics["journal_written_bytes"] == 0  # as MariaDB: no inode is committed

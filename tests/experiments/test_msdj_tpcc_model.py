@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,15 +50,15 @@ def bench(devices: Mapping[str, str] = PARAMS["bench"]["devices"]) -> SimulatedB
     return SimulatedBench(PROFILES, devices, PARAMS["bench"]["host"])
 
 
-def values(of: str, **changes: Scalar) -> dict[str, Scalar]:
+def cell(of: str, **changes: Any) -> grid.Cell:
     """That mode's point with the smallest journal, of a few seconds."""
-    found = [p.values for p in grid.points(parameters(), ["pm953"]) if p.values["mode"] == of]
-    least = min(found, key=lambda v: int(v["journal_bytes"]))
-    return {**least, "warm_up_s": 0.5, "measured_s": 3.0, **changes}
+    found = [c for c in map(grid.Cell.of, grid.points(parameters(), ["pm953"])) if c.mode == of]
+    least = min(found, key=lambda c: c.journal_bytes)
+    return replace(least, **{"warm_up_s": 0.5, "measured_s": 3.0, **changes})
 
 
-def run(of: str, **changes: Scalar) -> Measurement:
-    return model.run_point(values(of, **changes), {}, bench())
+def run(of: str, **changes: Any) -> Measurement:
+    return model.run_point(cell(of, **changes), {}, bench())
 
 
 @cache
@@ -95,7 +96,7 @@ def test_another_seed_gives_another_run() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_bytes_by_place_are_those_that_the_drive_has_counted_for_it(mode: str) -> None:
-    v = values(mode)
+    v = cell(mode)
     b = bench()
     machine = b.stack(DeviceRequest(device="pm953"))
     result = model.simulate(machine, v, b.cancel)
@@ -129,9 +130,7 @@ def test_what_each_mode_writes_where() -> None:
 def test_the_journal_is_accessed_far_more_often_than_the_rest() -> None:
     metrics = ran("dj").metrics
     assert metrics["journal_accesses_per_lba"] > 10 * metrics["rest_accesses_per_lba"]
-    assert (
-        metrics["journal_size_bytes"] + metrics["rest_size_bytes"] == values("dj")["device_bytes"]
-    )
+    assert metrics["journal_size_bytes"] + metrics["rest_size_bytes"] == cell("dj").device_bytes
 
 
 def test_a_roomy_drive_copies_almost_nothing() -> None:
@@ -165,12 +164,12 @@ def test_a_database_that_does_not_fit_says_so_in_one_line() -> None:
 
 def test_a_disk_has_no_streams() -> None:
     with pytest.raises(BadParameter, match="a disk has no streams"):
-        model.run_point(values("dj", device="hdd"), {}, bench({"hdd": "seagate_250gb"}))
+        model.run_point(cell("dj", device="hdd"), {}, bench({"hdd": "seagate_250gb"}))
 
 
 def test_a_drive_with_one_stream_cannot_have_ms_dj() -> None:
     with pytest.raises(BadParameter, match="MS-DJ needs two"):
-        model.run_point(values("msdj"), {"streams": "1"}, bench())
+        model.run_point(cell("msdj"), {"streams": "1"}, bench())
 
 
 def test_larger_blocks_of_the_file_system_are_not_simulated() -> None:
@@ -181,14 +180,14 @@ def test_larger_blocks_of_the_file_system_are_not_simulated() -> None:
 def test_a_host_without_a_server_is_refused() -> None:
     other = SimulatedBench(PROFILES, PARAMS["bench"]["devices"], "athlon_2010")
     with pytest.raises(BadParameter, match="needs innodb and ext4"):
-        model.run_point(values("dj"), {}, other)
+        model.run_point(cell("dj"), {}, other)
 
 
 def test_an_unknown_keyword_is_refused() -> None:
     with pytest.raises(BadParameter, match="TpccSpec"):
         _core.TpccSpec(connections=1, unheard_of=1)
     with pytest.raises(UnknownName):
-        model.run_point(values("dj"), {"unheard_of": "1"}, bench())
+        model.run_point(cell("dj"), {"unheard_of": "1"}, bench())
 
 
 def test_a_run_that_is_cancelled_ends() -> None:
@@ -196,7 +195,7 @@ def test_a_run_that_is_cancelled_ends() -> None:
     timer = threading.Timer(0.5, b.cancel.set)
     timer.start()
     with pytest.raises(Interrupted):
-        model.run_point(values("dj", measured_s=100_000.0), {}, b)
+        model.run_point(cell("dj", measured_s=100_000.0), {}, b)
     timer.join()
 
 
@@ -222,7 +221,7 @@ def test_calibration_finds_a_cell_that_it_is_given(tmp_path: Path) -> None:
     b, p = bench(), small_grid()
     (point,) = grid.points(p, b.devices)
     truth = {"overprovision": "0.12"}
-    wanted = float(model.run_point(point.values, truth, b).metrics["waf_ratio"])
+    wanted = float(model.run_point(grid.Cell.of(point), truth, b).metrics["waf_ratio"])
     found = calibrate.calibrate(p, b, published(tmp_path, wanted))
     assert found.paper_waf_ratio == pytest.approx(wanted)
     assert found.waf_ratio == pytest.approx(wanted, abs=0.01)

@@ -38,11 +38,11 @@ from harness.errors import (
     UnknownName,
 )
 from harness.experiments.base import Measurement
-from harness.experiments.msdj_tpcc import real, written
+from harness.experiments.msdj_tpcc import grid, real, written
 from harness.probes import bpftrace, scripts
 from harness.probes.counters import BlockCounters
 from harness.system import cgroups, filesystems, leases, mounts
-from harness.tiers.base import DeviceRequest
+from harness.tiers.base import Bench, DeviceRequest
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.tiers.hardware import HardwareBench
 from harness.workloads.ageing import Ageing
@@ -52,30 +52,35 @@ from harness.workloads.tpcc.inputs import KINDS
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 MIB = 1 << 20
-VALUES: dict[str, Any] = {
-    "device": "file",
-    "variant": "paper",
-    "mode": "oj_dwb",
-    "journal_bytes": 8 * MIB,
-    "warehouses": 12,
-    "reduced": True,
-    "connections": 4,
-    "warm_up_s": 0.5,
-    "measured_s": 2.0,
-    "buffer_pool_bytes": 8 * MIB,
-    "redo_bytes": 8 * MIB,
-    "redo_on": "device",
-    "page_cache_bytes": 64 * MIB,
-    "device_bytes": 256 * MIB,
-    "ageing_bytes": 0,
-    "size_ratio_to_paper": 1.0,
-    "seed": 1,
-}
-AGED = {**VALUES, "device": "ssd", "ageing_bytes": 1 << 40}
+CELL = grid.Cell(
+    device="file",
+    variant="paper",
+    mode="oj_dwb",
+    journal_bytes=8 * MIB,
+    warehouses=12,
+    connections=4,
+    warm_up_s=0.5,
+    measured_s=2.0,
+    buffer_pool_bytes=8 * MIB,
+    redo_bytes=8 * MIB,
+    redo_on="device",
+    page_cache_bytes=64 * MIB,
+    device_bytes=256 * MIB,
+    ageing_bytes=0,
+    size_ratio_to_paper=1.0,
+    seed=1,
+    doublewrite_on="device",
+    filled_ratio=0.0,
+)
+AGED = replace(CELL, device="ssd", ageing_bytes=1 << 40)
 SSD = {"ssd": "crucial_mx500_250gb"}
 STREAMS = {"streams": "2", "gc_placement": "by_stream"}
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
+
+
+def on_small_warehouses(cell: grid.Cell, bench: Bench, raw: Path) -> Measurement:
+    return real.run_point(cell, bench, raw, small_warehouses=True)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +102,7 @@ def raw() -> Iterator[Path]:
 def bench(raw: Path) -> Iterator[HardwareBench]:
     target = raw / "scratch"
     with HardwareBench(target) as bench:
-        bench.reserve({"file": real.needed_bytes(VALUES)})
+        bench.reserve({"file": real.needed_bytes(CELL)})
         yield bench
     assert not target.exists()
 
@@ -134,9 +139,9 @@ def by_mode(raw: Path) -> dict[str, Measurement]:
     """A run of each mode that a real target can have."""
     found = {}
     with HardwareBench(raw / "scratch") as bench:
-        bench.reserve({"file": real.needed_bytes(VALUES)})
+        bench.reserve({"file": real.needed_bytes(CELL)})
         for mode in ("oj_dwb", "oj", "dj"):
-            found[mode] = real.run_point({**VALUES, "mode": mode}, bench, raw)
+            found[mode] = on_small_warehouses(replace(CELL, mode=mode), bench, raw)
     return found
 
 
@@ -145,7 +150,7 @@ def test_a_point_says_what_was_done(by_mode: dict[str, Measurement]) -> None:
         found, series = measured.metrics, measured.series
         assert found["transactions"] > 20
         new_orders = found["new_order_transactions"]
-        assert found["tpmc"] == pytest.approx(new_orders / VALUES["measured_s"] * 60)
+        assert found["tpmc"] == pytest.approx(new_orders / CELL.measured_s * 60)
         for kind in KINDS:
             if found[f"{kind}_transactions"]:
                 assert 0 < found[f"{kind}_mean_ms"] <= found[f"{kind}_max_ms"]
@@ -182,9 +187,9 @@ def test_bytes_lie_where_the_mode_wants_them(by_mode: dict[str, Measurement]) ->
 
 def test_figure_1_is_of_the_journal_and_of_all_else(by_mode: dict[str, Measurement]) -> None:
     found = by_mode["dj"].metrics
-    assert found["journal_size_bytes"] == VALUES["journal_bytes"]
+    assert found["journal_size_bytes"] == CELL.journal_bytes
     whole = found["journal_size_bytes"] + found["rest_size_bytes"]
-    assert VALUES["device_bytes"] * 0.95 < whole <= VALUES["device_bytes"]
+    assert CELL.device_bytes * 0.95 < whole <= CELL.device_bytes
     sectors = found["journal_size_bytes"] / 512
     assert found["journal_accesses_per_lba"] >= found["journal_writes_per_lba"]
     written_bytes = found["journal_writes_per_lba"] * sectors * 512
@@ -213,7 +218,7 @@ def test_concentration_is_of_what_was_written_at_all() -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_redo_elsewhere_is_not_on_the_device(raw: Path, bench: HardwareBench) -> None:
-    found = real.run_point({**VALUES, "redo_on": "elsewhere", "mode": "oj"}, bench, raw).metrics
+    found = on_small_warehouses(replace(CELL, redo_on="elsewhere", mode="oj"), bench, raw).metrics
     assert found["redo_written_bytes"] == 0
     assert found["innodb_redo_written_bytes"] > 0
 
@@ -231,7 +236,7 @@ def test_what_cannot_be_is_told_before_anything_runs(raw: Path, bench: HardwareB
         ({"device": "ssd"}, BadParameter, "has one device"),
     ):
         with pytest.raises(error, match=said):
-            real.run_point({**VALUES, **change}, bench, raw)
+            on_small_warehouses(replace(CELL, **change), bench, raw)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -240,21 +245,21 @@ def test_no_server_and_a_too_old_one_are_told(
 ) -> None:
     monkeypatch.setattr(mysql, "_FOLDERS", (str(tmp_path),))
     with pytest.raises(MissingTool, match="no MariaDB or MySQL server is installed: apt-get"):
-        real.run_point(VALUES, bench, raw)
+        on_small_warehouses(CELL, bench, raw)
     old = tmp_path / "mysqld"
     old.write_text("#!/bin/sh\necho 'mysqld  Ver 5.6.51 for Linux on x86_64 (MySQL)'\n")
     old.chmod(0o755)
     with pytest.raises(HarnessError, match=r"found was MySQL 5.6.51 .* install one of them"):
-        real.run_point(VALUES, bench, raw)
+        on_small_warehouses(CELL, bench, raw)
 
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("device_mib", [40, 120])
 def test_a_full_device_is_told(raw: Path, device_mib: int) -> None:
     """Already by the server's own files, or by the tables."""
-    small = {**VALUES, "device_bytes": device_mib * MIB, "warehouses": 40}
+    small = replace(CELL, device_bytes=device_mib * MIB, warehouses=40)
     with HardwareBench(raw / "small") as bench, pytest.raises(DiskFull) as caught:
-        real.run_point(small, bench, raw)
+        on_small_warehouses(small, bench, raw)
     assert "use a larger" in str(caught.value)
 
 
@@ -280,7 +285,7 @@ def test_what_ends_a_run_in_the_middle_leaves_nothing(
     monkeypatch.setattr(ServerMemory, "look", interfere)
     expected = {"killed": ServerError, "cancelled": Interrupted, "Ctrl-C": KeyboardInterrupt}
     with pytest.raises(expected[how]):
-        real.run_point({**VALUES, "measured_s": 60.0}, bench, raw)
+        on_small_warehouses(replace(CELL, measured_s=60.0), bench, raw)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -295,7 +300,7 @@ def test_a_violated_condition_refuses_the_run(
 
     monkeypatch.setattr(consistency, "check", broken)
     with pytest.raises(DataCorrupted, match=r"3 \(new orders of a district have no gap\): 7 rows"):
-        real.run_point({**VALUES, "warm_up_s": 0.0, "measured_s": 0.5}, bench, raw)
+        on_small_warehouses(replace(CELL, warm_up_s=0.0, measured_s=0.5), bench, raw)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -313,7 +318,7 @@ def test_a_damaged_page_refuses_the_run(
 
     monkeypatch.setattr(innodb, "check_pages", damage)
     with pytest.raises(DataCorrupted, match=r"1 of \d+ InnoDB pages .* page 4 of stock.ibd"):
-        real.run_point({**VALUES, "warm_up_s": 0.0, "measured_s": 0.5}, bench, raw)
+        on_small_warehouses(replace(CELL, warm_up_s=0.0, measured_s=0.5), bench, raw)
 
 
 # --- on a modelled drive
@@ -321,7 +326,7 @@ def test_a_damaged_page_refuses_the_run(
 
 def emulated(raw: Path, slowdown: int, **changes: Any) -> Measurement:
     with EmulatedBench(PROFILES, SSD, STREAMS, slowdown=slowdown) as bench:
-        return real.run_point({**AGED, **changes}, bench, raw)
+        return on_small_warehouses(replace(AGED, **changes), bench, raw)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -340,10 +345,10 @@ def test_the_drive_tells_its_write_amplification_and_has_the_journal_in_its_stre
     slowdown, measured = on_time(partial(emulated, raw, **changes), 16, 48)
     found, series = measured.metrics, measured.series
     assert {(each.name, each.stream) for each in told} == {("journal", 1)}
-    assert sum(each.end_bytes - each.begin_bytes for each in told) == VALUES["journal_bytes"]
+    assert sum(each.end_bytes - each.begin_bytes for each in told) == CELL.journal_bytes
     # What goes home was journaled before, at most a journal's length ago.
     assert found["journal_written_bytes"] > 0
-    ahead_bytes = found["journal_written_bytes"] + VALUES["journal_bytes"]
+    ahead_bytes = found["journal_written_bytes"] + CELL.journal_bytes
     assert 0 < found["home_written_bytes"] <= ahead_bytes
     assert found["waf_ratio"] > 1.1, "the drive is full"
     assert found["nand_written_bytes"] == pytest.approx(
@@ -427,7 +432,7 @@ def test_a_drive_is_filled_in_order_and_then_aged_at_random(
         bench.open_device(DeviceRequest(device="ssd", size_bytes=256 * MIB)) as device,
     ):
         for filled, aged in ((0.5, 64 * MIB), (0.0, 1 << 40), (0.0, 0)):
-            real._use(device, {**VALUES, "filled_ratio": filled, "ageing_bytes": aged})
+            real._use(device, replace(CELL, filled_ratio=filled, ageing_bytes=aged))
     assert [(a.pattern, a.region_bytes, a.written_bytes) for a in done] == [
         ("sequential", 128 * MIB, 128 * MIB),
         ("random", 64 * MIB, 128 * MIB),
@@ -443,6 +448,6 @@ def test_modes_differ_in_what_they_are_named_for() -> None:
 
 
 def test_room_is_that_of_the_drive_or_of_the_database() -> None:
-    assert real.needed_bytes(VALUES) >= VALUES["device_bytes"]
-    whole = {**VALUES, "device_bytes": 0, "warehouses": 100, "journal_bytes": 5 << 30}
+    assert real.needed_bytes(CELL) >= CELL.device_bytes
+    whole = replace(CELL, device_bytes=0, warehouses=100, journal_bytes=5 << 30)
     assert real.needed_bytes(whole) > 5 * (1 << 30) + 100 * 100_000_000

@@ -50,7 +50,7 @@ def run(p: grid.Parameters, b: SimulatedBench, **wanted: Any) -> dict[str, int |
         for point in grid.points(p, b.devices, what_if=True)
         if all(point.values[name] == value for name, value in wanted.items())
     ]
-    return model.run_point(point, p, b).metrics
+    return model.run_point(grid.Cell.of(point), p, b).metrics
 
 
 # What PostgreSQL itself says of these (trace_sort, its source's comments): not this code's output.
@@ -194,7 +194,10 @@ def results(p: grid.Parameters) -> pd.DataFrame:
     b = bench()
     points = grid.points(p, b.devices, what_if=True)
     return pd.DataFrame(
-        [{**x.values, "point": x.id, **model.run_point(x, p, b).metrics} for x in points]
+        [
+            {**x.values, "point": x.id, **model.run_point(grid.Cell.of(x), p, b).metrics}
+            for x in points
+        ]
     )
 
 

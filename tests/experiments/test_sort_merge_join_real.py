@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import REPOSITORY, on_time
@@ -27,7 +26,7 @@ from harness.errors import (
     ServerError,
     TargetError,
 )
-from harness.experiments.sort_merge_join import clients, real
+from harness.experiments.sort_merge_join import clients, grid, real
 from harness.runs import cleaning
 from harness.system import cgroups, mounts
 from harness.tiers.emulated import EmulatedBench
@@ -36,14 +35,17 @@ from harness.workloads import tpch_tables
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 TINY = 1 / 1024
-VALUES: dict[str, Any] = {
-    "device": "file",
-    "clients": 2,
-    "work_mem_bytes": 64 << 10,
-    "size_ratio_to_paper": TINY,
-    "page_cache_bytes": 8 << 20,
-    "repetition": 0,
-}
+CELL = grid.Cell(
+    device="file",
+    clients=2,
+    work_mem_bytes=64 << 10,
+    size_ratio_to_paper=TINY,
+    page_cache_bytes=8 << 20,
+    repetition=0,
+    variant="paper",
+    nominal_work_mem_bytes=64 << 20,
+    dirty_ratio=0.2,
+)
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
@@ -66,7 +68,7 @@ def bench(raw: Path) -> Iterator[HardwareBench]:
     raw.mkdir(exist_ok=True)
     target = raw / "scratch"
     with HardwareBench(target) as bench:
-        bench.reserve({"file": real.needed_bytes(VALUES) + (1 << 20)})
+        bench.reserve({"file": real.needed_bytes(CELL) + (1 << 20)})
         yield bench
     assert not target.exists()
 
@@ -83,7 +85,7 @@ def traces_of_a_run() -> list[str]:
 
 def test_a_run_takes_its_time_apart_and_counts_its_bytes(raw: Path, bench: HardwareBench) -> None:
     before = traces_of_a_run()
-    found = real.run_point(VALUES, bench, raw).metrics
+    found = real.run_point(CELL, bench, raw).metrics
     assert found["sort_s"] + found["join_s"] == pytest.approx(found["elapsed_s"])
     assert 0 < found["elapsed_min_s"] <= found["elapsed_s"] <= found["elapsed_max_s"]
     sides = {found["outer_heap_bytes"], found["inner_heap_bytes"]}
@@ -101,14 +103,14 @@ def test_a_run_takes_its_time_apart_and_counts_its_bytes(raw: Path, bench: Hardw
     assert found["temp_written_bytes"] >= 2 * space * 0.95
     assert found["temp_read_bytes"] == pytest.approx(found["temp_written_bytes"], rel=0.1)
     assert found["inner_runs"] > found["inner_tapes"] >= found["inner_final_ways"] > 1
-    assert found["page_cache_mean_bytes"] <= 1.1 * VALUES["page_cache_bytes"]
+    assert found["page_cache_mean_bytes"] <= 1.1 * CELL.page_cache_bytes
     assert found["server_memory_bytes"] > 1 << 20
     assert found["server_version"] // 10_000 in range(12, 19)
     assert traces_of_a_run() == before
 
 
 def test_the_plan_has_to_be_the_one_that_is_studied(raw: Path, bench: HardwareBench) -> None:
-    values = {**VALUES, "clients": 1, "work_mem_bytes": 64 << 20}
+    values = replace(CELL, clients=1, work_mem_bytes=64 << 20)
     with pytest.raises(HarnessError, match="needs no temp files"):
         real.run_point(values, bench, raw)
     join = {"Node Type": "Hash Join", "Plans": [{"Node Type": "Seq Scan"}, {"Node Type": "Hash"}]}
@@ -123,16 +125,16 @@ def test_a_wrong_result_refuses_the_run(
     wrong = replace(right, matches=right.matches + 1)
     monkeypatch.setattr(tpch_tables, "table_files", lambda *_: wrong)
     with pytest.raises(DataCorrupted, match="the run is worthless"):
-        real.run_point({**VALUES, "clients": 1}, bench, raw)
+        real.run_point(replace(CELL, clients=1), bench, raw)
 
 
 def test_temp_files_that_do_not_fit_say_so(raw: Path, bench: HardwareBench) -> None:
     before = traces_of_a_run()
-    values = {**VALUES, "clients": 4, "file_system_bytes": 24 << 20}
+    cell = replace(CELL, clients=4)
     with pytest.raises(DiskFull, match="do not fit on the device under test"):
-        real.run_point(values, bench, raw)
+        real.run_point(cell, bench, raw, file_system_bytes=24 << 20)
     assert traces_of_a_run() == before
-    assert real.run_point({**VALUES, "clients": 1}, bench, raw).metrics["elapsed_s"] > 0
+    assert real.run_point(replace(CELL, clients=1), bench, raw).metrics["elapsed_s"] > 0
 
 
 @pytest.mark.parametrize("victim", ["first process", "client's process"])
@@ -153,11 +155,11 @@ def test_a_server_that_is_killed_ends_the_run_and_the_next_one_works(
 
     monkeypatch.setattr(ServerMemory, "look", kill)
     with pytest.raises(ServerError, match="PostgreSQL ended in the middle"):
-        real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
+        real.run_point(replace(CELL, size_ratio_to_paper=8 * TINY), bench, raw)
     monkeypatch.undo()
     assert killed
     assert traces_of_a_run() == before
-    assert real.run_point({**VALUES, "clients": 1}, bench, raw).metrics["elapsed_s"] > 0
+    assert real.run_point(replace(CELL, clients=1), bench, raw).metrics["elapsed_s"] > 0
 
 
 def _command(pid: int) -> bytes:
@@ -182,7 +184,7 @@ def test_a_cancelled_run_cancels_its_clients(
 
     monkeypatch.setattr(ServerMemory, "look", cancel)
     with pytest.raises(Interrupted):
-        real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
+        real.run_point(replace(CELL, size_ratio_to_paper=8 * TINY), bench, raw)
     assert traces_of_a_run() == before
 
 
@@ -201,14 +203,13 @@ def test_ctrl_c_in_the_middle_ends_all_clients(
 
     monkeypatch.setattr(ServerMemory, "look", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
+        real.run_point(replace(CELL, size_ratio_to_paper=8 * TINY), bench, raw)
     assert traces_of_a_run() == before
 
 
 def test_too_little_memory_is_told(raw: Path, bench: HardwareBench) -> None:
-    values = {k: v for k, v in VALUES.items() if k != "page_cache_bytes"}
     with pytest.raises(HarnessError, match=r"more (cache_bytes|memory)"):
-        real.run_point({**values, "cache_bytes": 5 << 20}, bench, raw)
+        real.run_point(CELL, bench, raw, memory_bytes=5 << 20)
 
 
 PROGRAM = """
@@ -216,6 +217,7 @@ import sys, time
 from pathlib import Path
 from harness.dbms.server_memory import ServerMemory
 from harness.experiments.sort_merge_join import real
+from harness.experiments.sort_merge_join.grid import Cell
 from harness.tiers.emulated import EmulatedBench
 look = ServerMemory.look
 def hang(memory):
@@ -225,9 +227,10 @@ def hang(memory):
         time.sleep(600)
 ServerMemory.look = hang
 bench = EmulatedBench(Path(sys.argv[1]), {"hdd": "hitachi_hds721010dle630"}, slowdown=50)
-values = {"device": "hdd", "clients": 1, "work_mem_bytes": 65536, "page_cache_bytes": 4 << 20,
-          "size_ratio_to_paper": 8 / 1024, "repetition": 0}
-real.run_point(values, bench, Path(sys.argv[2]))
+cell = Cell(device="hdd", variant="paper", clients=1, nominal_work_mem_bytes=1 << 20,
+            work_mem_bytes=65536, page_cache_bytes=4 << 20, dirty_ratio=0.2,
+            size_ratio_to_paper=8 / 1024, repetition=0)
+real.run_point(cell, bench, Path(sys.argv[2]))
 """
 
 
@@ -257,7 +260,7 @@ def test_what_a_killed_run_leaves_is_cleaned(raw: Path) -> None:
 def test_an_emulated_drive_is_watched_in_each_phase(raw: Path) -> None:
     names = {"hdd": "hitachi_hds721010dle630"}
     traces = raw.parent / "traces"
-    values = {**VALUES, "device": "hdd", "page_cache_bytes": 1 << 20}
+    values = replace(CELL, device="hdd", page_cache_bytes=1 << 20)
 
     def measured(slowdown: int) -> dict[str, int | float]:
         with EmulatedBench(PROFILES, names, slowdown=slowdown, traces=traces) as bench:

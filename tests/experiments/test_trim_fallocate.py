@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def cell(p: grid.Parameters, device: str, trim: str, *, fallocate: bool, reps: i
         and point.values["trim"] == trim
         and (int(point.values["preallocation_bytes"]) > 0) == fallocate
     ]
-    return Point({**point.values, "repetitions": reps}, point.label, point.depends)
+    return replace(point, cell=replace(grid.Cell.of(point), repetitions=reps))
 
 
 def run(point: Point, p: grid.Parameters, b: SimulatedBench | None = None) -> Measurement:
@@ -143,7 +144,10 @@ def test_what_is_freed_is_trimmed_once(device: str, fallocate: bool) -> None:
     p = parameters()
     point = cell(p, device, "discard", fallocate=fallocate)
     result = model.simulate(
-        bench().stack(DeviceRequest(device=device)), point.values, bench().cancel, settle=True
+        bench().stack(DeviceRequest(device=device)),
+        grid.Cell.of(point),
+        bench().cancel,
+        settle=True,
     )
     runs = model.repetitions(result)
     for each in runs:
@@ -155,7 +159,7 @@ def test_what_is_freed_is_trimmed_once(device: str, fallocate: bool) -> None:
         assert blocks < sum(n << (i + 1) for i, n in enumerate(lengths))
         assert each.device["trim_bytes"] == blocks * BLOCK
     files = sum(each.files["files"] for each in runs)
-    assert files == len(runs) * 2 * (model.batches_of(point.values) - 1)
+    assert files == len(runs) * 2 * (model.batches_of(grid.Cell.of(point)) - 1)
 
 
 def test_what_is_written_is_what_the_tables_spill() -> None:
@@ -189,7 +193,7 @@ def test_fallocate_makes_fewer_extents_and_fewer_trims() -> None:
 def test_a_server_with_all_files_open_makes_longer_extents() -> None:
     p = parameters()
     point = cell(p, "mx500", "discard", fallocate=False)
-    all_open = Point({**point.values, "max_files": 100_000}, "", {})
+    all_open = replace(point, cell=replace(grid.Cell.of(point), max_files=100_000))
     few, many = run(point, p).metrics, run(all_open, p).metrics
     assert many["extents_per_file"] < few["extents_per_file"] / 3
 

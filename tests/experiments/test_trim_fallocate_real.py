@@ -32,7 +32,7 @@ from harness.errors import (
     UnknownName,
 )
 from harness.experiments.base import Measurement
-from harness.experiments.trim_fallocate import queries, real
+from harness.experiments.trim_fallocate import grid, queries, real
 from harness.probes import bpftrace, extents, scripts
 from harness.runs import cleaning
 from harness.system import cgroups, leases, mounts
@@ -41,22 +41,26 @@ from harness.tiers.hardware import HardwareBench
 from harness.workloads import tpch_tables
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
-VALUES: dict[str, Any] = {
-    "device": "file",
-    "device_bytes": 192 << 20,
-    "trim": "discard",
-    "preallocation_bytes": 0,
-    "workload": "hash_join",
-    "work_mem_bytes": 64 << 10,
-    "scale_factor": 0.01,
-    "repetitions": 1,
-    "page_cache_bytes": 8 << 20,
-    "dirty_ratio": 0.1,
-    "max_files": 1000,
-    "commit_s": 5.0,
-}
-PREALLOCATED = {**VALUES, "preallocation_bytes": 1 << 20}
-LONGER = {**VALUES, "scale_factor": 0.05}
+CELL = grid.Cell(
+    device="file",
+    device_bytes=192 << 20,
+    trim="discard",
+    preallocation_bytes=0,
+    workload="hash_join",
+    work_mem_bytes=64 << 10,
+    scale_factor=0.01,
+    repetitions=1,
+    page_cache_bytes=8 << 20,
+    dirty_ratio=0.1,
+    max_files=1000,
+    commit_s=5.0,
+    variant="paper",
+    size_ratio_to_paper=1.0,
+    shared_buffers_bytes=0,
+    occupied_ratio=0.0,
+)
+PREALLOCATED = replace(CELL, preallocation_bytes=1 << 20)
+LONGER = replace(CELL, scale_factor=0.05)
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
@@ -80,7 +84,7 @@ def bench(raw: Path) -> Iterator[HardwareBench]:
     raw.mkdir(exist_ok=True)
     target = raw / "scratch"
     with HardwareBench(target) as bench:
-        bench.reserve({"file": real.needed_bytes(VALUES)})
+        bench.reserve({"file": real.needed_bytes(CELL)})
         yield bench
     assert not target.exists()
 
@@ -123,7 +127,7 @@ def grown(raw: Path) -> Measurement:
     """Two repetitions with discard and without preallocation."""
     raw.mkdir(exist_ok=True)
     with HardwareBench(raw / "scratch") as bench:
-        return real.run_point({**VALUES, "repetitions": 2}, bench, raw)
+        return real.run_point(replace(CELL, repetitions=2), bench, raw)
 
 
 def test_a_cell_takes_its_time_apart_and_counts(raw: Path, grown: Measurement) -> None:
@@ -141,14 +145,14 @@ def test_a_cell_takes_its_time_apart_and_counts(raw: Path, grown: Measurement) -
     )
     assert found["extents_per_file"] > 1
     # All columns of both tables go to the files, but for the batch in memory.
-    tables = tpch_tables.whole_tables(raw, VALUES["scale_factor"])
+    tables = tpch_tables.whole_tables(raw, CELL.scale_factor)
     text = sum(file.stat().st_size for file in tables.files.values())
     assert 0.8 * text < found["temp_written_bytes"] < 2 * text
     assert found["temp_read_bytes"] == found["temp_written_bytes"]
     check_discards(found)
     assert sum(series["trim_length_histogram"]) == sum(series["repetition_trim_commands"])
     assert sum(series["extent_length_histogram"]) == sum(series["repetition_extents"])
-    assert found["page_cache_mean_bytes"] <= 1.1 * VALUES["page_cache_bytes"]
+    assert found["page_cache_mean_bytes"] <= 1.1 * CELL.page_cache_bytes
     assert "waf_ratio" not in found  # a file has no flash
     assert measured.block_trace is not None
     assert measured.block_trace.is_file()
@@ -173,14 +177,14 @@ def test_preallocated_files_have_fewer_extents_and_trims(
 def test_other_policies_discard_never_or_after_the_query(
     raw: Path, bench: HardwareBench, trim: str
 ) -> None:
-    measured = real.run_point({**VALUES, "trim": trim}, bench, raw)
+    measured = real.run_point(replace(CELL, trim=trim), bench, raw)
     assert measured.block_trace is not None
     rows = pq.read_table(measured.block_trace).to_pandas()
     discards = rows[rows.op == "discard"]
     if trim == "none":
         assert len(discards) == measured.metrics["trim_commands"] == 0
     else:
-        assert measured.metrics["trim_bytes"] >= 0.5 * VALUES["device_bytes"]
+        assert measured.metrics["trim_bytes"] >= 0.5 * CELL.device_bytes
         others = rows[rows.op != "discard"]
         assert discards.issued_ns.min() > others.issued_ns[others.op == "write"].max()
 
@@ -189,7 +193,7 @@ def test_other_policies_discard_never_or_after_the_query(
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("workload", sorted(set(queries.WORKLOADS) - {"hash_join"}))
 def test_other_workloads_spill_too(raw: Path, bench: HardwareBench, workload: str) -> None:
-    values = {**VALUES, "workload": workload, "scale_factor": 0.05, "work_mem_bytes": 256 << 10}
+    values = replace(CELL, workload=workload, scale_factor=0.05, work_mem_bytes=256 << 10)
     found = real.run_point(values, bench, raw).metrics
     assert found["temp_files"] >= 1
     assert found["temp_written_bytes"] > 1 << 20
@@ -213,7 +217,7 @@ def test_a_plan_that_is_not_the_one_is_refused() -> None:
 @pytest.mark.usefixtures("nothing_left")
 def test_a_query_that_needs_no_files_is_refused(raw: Path, bench: HardwareBench) -> None:
     with pytest.raises(HarnessError, match="nothing was spilled"):
-        real.run_point({**VALUES, "work_mem_bytes": 64 << 20}, bench, raw)
+        real.run_point(replace(CELL, work_mem_bytes=64 << 20), bench, raw)
 
 
 @pytest.mark.slow
@@ -221,11 +225,11 @@ def test_a_query_that_needs_no_files_is_refused(raw: Path, bench: HardwareBench)
 def test_a_wrong_result_refuses_the_run(
     raw: Path, bench: HardwareBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = tpch_tables.whole_tables(raw, VALUES["scale_factor"])
+    right = tpch_tables.whole_tables(raw, CELL.scale_factor)
     wrong = replace(right, matches=right.matches + 1)
     monkeypatch.setattr(tpch_tables, "whole_tables", lambda *_: wrong)
     with pytest.raises(DataCorrupted, match="the run is worthless"):
-        real.run_point(VALUES, bench, raw)
+        real.run_point(CELL, bench, raw)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -233,7 +237,7 @@ def test_a_full_device_says_what_preallocation_has_to_do_with_it(
     raw: Path, bench: HardwareBench
 ) -> None:
     """The same files fit when they take what they need."""
-    values = {**VALUES, "preallocation_bytes": 8 << 20}
+    values = replace(CELL, preallocation_bytes=8 << 20)
     with pytest.raises(DiskFull, match="could not create temporary file") as caught:
         real.run_point(values, bench, raw)
     said = str(caught.value)
@@ -245,7 +249,7 @@ def test_a_full_device_says_what_preallocation_has_to_do_with_it(
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
 def test_a_full_device_says_so(raw: Path) -> None:
-    small = {**VALUES, "device_bytes": 20 << 20, "scale_factor": 0.02}
+    small = replace(CELL, device_bytes=20 << 20, scale_factor=0.02)
     with HardwareBench(raw / "small") as bench, pytest.raises(DiskFull) as caught:
         real.run_point(small, bench, raw)
     assert "do not fit on the device under test" in str(caught.value)
@@ -264,7 +268,7 @@ def test_a_missing_library_is_told(
 @pytest.mark.usefixtures("nothing_left")
 def test_a_device_without_discard_is_told(raw: Path) -> None:
     names = {"hdd": "hitachi_hds721010dle630"}
-    values = {**VALUES, "device": "hdd"}
+    values = replace(CELL, device="hdd")
     with (
         EmulatedBench(PROFILES, names, slowdown=1) as bench,
         pytest.raises(TargetError, match="knows no discard"),
@@ -274,7 +278,7 @@ def test_a_device_without_discard_is_told(raw: Path) -> None:
 
 def test_an_unknown_policy_is_told(raw: Path, bench: HardwareBench) -> None:
     with pytest.raises(BadParameter, match="one of none, discard, fstrim"):
-        real.run_point({**VALUES, "trim": "sometimes"}, bench, raw)
+        real.run_point(replace(CELL, trim="sometimes"), bench, raw)
 
 
 def _command(pid: int) -> bytes:
@@ -321,6 +325,7 @@ from pathlib import Path
 from harness.dbms.server_memory import ServerMemory
 from harness.experiments.base import Measurement
 from harness.experiments.trim_fallocate import real
+from harness.experiments.trim_fallocate.grid import Cell
 from harness.tiers.emulated import EmulatedBench
 look = ServerMemory.look
 def hang(memory):
@@ -330,11 +335,11 @@ def hang(memory):
         time.sleep(600)
 ServerMemory.look = hang
 bench = EmulatedBench(Path(sys.argv[1]), {"ssd": "crucial_mx500_250gb"}, slowdown=50)
-values = {"device": "ssd", "device_bytes": 1 << 30, "trim": "discard", "scale_factor": 0.05,
-          "preallocation_bytes": 1 << 20, "workload": "hash_join", "work_mem_bytes": 65536,
-          "repetitions": 1, "page_cache_bytes": 4 << 20, "dirty_ratio": 0.25,
-          "max_files": 1000, "commit_s": 5.0}
-real.run_point(values, bench, Path(sys.argv[2]))
+cell = Cell(device="ssd", variant="paper", device_bytes=1 << 30, trim="discard", scale_factor=0.05,
+            preallocation_bytes=1 << 20, workload="hash_join", work_mem_bytes=65536,
+            repetitions=1, page_cache_bytes=4 << 20, dirty_ratio=0.25, max_files=1000,
+            commit_s=5.0, size_ratio_to_paper=1.0, shared_buffers_bytes=0, occupied_ratio=0.0)
+real.run_point(cell, bench, Path(sys.argv[2]))
 """
 
 
@@ -360,7 +365,7 @@ def test_what_a_killed_run_leaves_is_cleaned(raw: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
 def test_an_emulated_drive_tells_its_write_amplification(raw: Path) -> None:
-    values = {**VALUES, "device": "ssd", "device_bytes": 512 << 20, "repetitions": 2}
+    values = replace(CELL, device="ssd", device_bytes=512 << 20, repetitions=2)
 
     def run(slowdown: int) -> Measurement:
         names = {"ssd": "crucial_mx500_250gb"}

@@ -36,6 +36,11 @@ class NoModel:
         raise TargetError("none here")
         yield
 
+    def stack(self, *_: Any, **__: Any) -> None:
+        raise TargetError("none here")
+
+    new_model = stack
+
 
 @pytest.fixture(autouse=True)
 def _nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +60,7 @@ def _nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(subprocess, "Popen", harmless)
     monkeypatch.setattr(_core, "FileStorage", refuse)
-    monkeypatch.setattr(hardware_plan, "modelled", no_models)
+    monkeypatch.setattr(hardware_plan, "_models", no_models)
 
 
 def planned(name: str, device: str, journal: bool = False, **settings: Any) -> list[DrivePlan]:

@@ -14,7 +14,7 @@ from harness.devices.model import Device, Job
 from harness.devices.profiles import SsdProfile, load_device
 from harness.devices.scaling import scaled_to
 from harness.errors import BadParameter, InvalidRun
-from harness.experiments.base import Measurement, Point
+from harness.experiments.base import Cell, Measurement, Point
 from harness.experiments.grace_hash_join.agreement import measured_host
 from harness.paths import Project
 from harness.probes import recorder
@@ -95,7 +95,7 @@ def test_an_invalid_run_is_repeated_but_not_for_ever(
     with open_session(checkout, "grace_hash_join", "simulated") as session:
         flaky = Flaky(failures)
         session.experiment = flaky  # type: ignore[assignment]
-        point = Point({"device": "hdd"}, "a point")
+        point = Point(Cell(device="hdd"), "a point")
         if ends_well:
             assert session._measure(point, checkout.raw).metrics == {"elapsed_s": 1.0}
         else:

@@ -8,6 +8,7 @@ work can be made shorter. The tables, figure 2 and the latencies run on a live d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -41,13 +42,14 @@ class DelayedTrim(Study):
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """What is written; a model in virtual time stores none of it."""
         del parameters
-        return real.needed_bytes(point.values) if point.values["kind"] in real.KINDS else 0
+        return real.needed_bytes(grid.Cell.of(point))
 
     def modelled(self, point: Point) -> Point:
         """A model has no TRIM policy of its own: it takes the ordinary one."""
-        if point.values["policy"] != grid.OWN:
+        cell = grid.Cell.of(point)
+        if cell.policy != grid.OWN:
             return point
-        return Point({**point.values, "policy": "immediate"}, point.label, point.depends)
+        return replace(point, cell=replace(cell, policy="immediate"))
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """What fio is told to write, and how long it takes."""

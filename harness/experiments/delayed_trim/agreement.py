@@ -15,7 +15,7 @@ import pandas as pd
 
 from harness.experiments.base import Agreement, Runs
 from harness.experiments.beside import here_or_published
-from harness.experiments.delayed_trim import model
+from harness.experiments.delayed_trim import grid, model
 from harness.tiers.simulated import SimulatedBench
 
 _COMPARED: Final = {
@@ -44,7 +44,7 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
 def beside(point: Mapping[Any, Any], simulated: SimulatedBench) -> dict[str, Any]:
     """A point's values and emulated metrics beside the model's, as columns of `compare`."""
     values = {str(name): value for name, value in point.items() if not pd.isna(value)}
-    found = model.run_point(values, simulated).metrics
+    found = model.run_point(grid.read(values), simulated).metrics
     names = ("device", "kind", "policy", "unit_bytes")
     row = {name: values[name] for name in names}
     for name in _COMPARED[str(values["kind"])]:

@@ -14,7 +14,7 @@ import pandas as pd
 from rich.console import Console
 
 from harness.experiments.base import Measurement, Point, Results, Runs, Session
-from harness.experiments.delayed_trim import calibrate, model, proofs
+from harness.experiments.delayed_trim import calibrate, grid, model, proofs
 from harness.experiments.delayed_trim.grid import Parameters
 from harness.experiments.judged import judged
 from harness.goals import Goal
@@ -46,7 +46,7 @@ def _run(session: Session) -> tuple[Results, float]:
     bench = session.bench
 
     def one(point: Point) -> Measurement:
-        return model.run_point(point.values, bench)
+        return model.run_point(grid.Cell.of(point), bench)
 
     begin = time.monotonic()
     with ThreadPoolExecutor(bench.parallel) as pool:

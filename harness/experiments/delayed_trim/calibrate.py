@@ -19,7 +19,7 @@ from harness.devices.data_sheet_fit import into_profile
 from harness.errors import BadParameter
 from harness.experiments.base import Calibrated, Calibration, Point, Results, Runs
 from harness.experiments.delayed_trim import grid, model, published
-from harness.experiments.delayed_trim.grid import Parameters
+from harness.experiments.delayed_trim.grid import Cell, Parameters
 from harness.tiers.simulated import SimulatedBench
 
 DEVICE: Final = grid.BOARD
@@ -88,7 +88,7 @@ _KINDS: Final = ("shares", "units")
 
 
 def _row(point: Point, bench: SimulatedBench, overrides: Mapping[str, str]) -> dict[str, Any]:
-    run = model.run_point(point.values, bench, overrides)
+    run = model.run_point(Cell.of(point), bench, overrides)
     return {**point.values, **run.metrics, "point": point.id}
 
 

@@ -12,12 +12,14 @@ idle_phase how long the work that was put off takes, with larger steps and merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from harness.experiments.base import Point, Scalar
+from harness.experiments import base
+from harness.experiments.base import Point, unique
 from harness.units import format_bytes, parse_bytes
 
 BOARD: Final = "board"
@@ -164,138 +166,300 @@ class Parameters(BaseModel):
         return {"smoke": 0.1, "small": 0.5, "paper": 1.0}[self.scale]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cell(base.Cell):
+    """What all kinds have; `kind` is the same for all cells of a record."""
+
+    variant: str = BASE
+    kind: str
+    policy: str
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What the label has besides."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table1Cell(Cell):
+    """The paper's table 1; `trimmed_bytes` 0: without TRIM."""
+
+    kind: str = "table1"
+    written_bytes: int
+    unit_bytes: int
+    trimmed_bytes: int
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The unit, and whether it is without TRIM."""
+        without = () if self.trimmed_bytes else ("without TRIM",)
+        return (format_bytes(self.unit_bytes), *without)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharesCell(Cell):
+    """One command of `ranges` ranges."""
+
+    kind: str = "shares"
+    ranges: int
+    unit_bytes: int
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The command."""
+        return (format_bytes(self.unit_bytes), f"ranges {self.ranges}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitsCell(Cell):
+    """A file that is trimmed in units of one size."""
+
+    kind: str = "units"
+    file_bytes: int
+    unit_bytes: int
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The unit."""
+        return (format_bytes(self.unit_bytes),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioCell(Cell):
+    """One of the paper's figure 1."""
+
+    kind: str = "scenario"
+    scenario: str
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Which one."""
+        return (self.scenario,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TailsCell(Cell):
+    """Reads, writes and TRIMs at rates, all per s of the device's time."""
+
+    kind: str = "tails"
+    unit_bytes: int
+    trim_rate_bytes_per_s: int
+    device_bytes: int
+    region_bytes: int
+    duration_s: float
+    reads_per_s: float
+    read_bytes: int
+    writes_per_s: float
+    write_bytes: int
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The unit."""
+        return (format_bytes(self.unit_bytes),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteListCell(Cell):
+    """Writes into what `pending` TRIMs are about, with tables of such sizes."""
+
+    kind: str = "write_list"
+    unit_bytes: int
+    pending: int
+    writes: int
+    pending_ranges: int
+    list_entries: int
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The unit and the tables."""
+        tables = f"pending_ranges {self.pending_ranges} list_entries {self.list_entries}"
+        return (format_bytes(self.unit_bytes), tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdleCell(Cell):
+    """Rounds with a pause, as a ratio of what the work that was put off takes."""
+
+    kind: str = "idle"
+    file_bytes: int
+    unit_bytes: int
+    rounds: int
+    pause_ratio: float
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The unit and the pause."""
+        return (format_bytes(self.unit_bytes), f"pause_ratio {self.pause_ratio}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdlePhaseCell(Cell):
+    """Files that are trimmed in a pattern, `step` slices of them applied at once."""
+
+    kind: str = "idle_phase"
+    file_bytes: int
+    unit_bytes: int
+    files: int
+    reads_per_s: float
+    pattern: str
+    step: int
+    merged: bool
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The unit and the habit."""
+        habit = "merged" if self.merged else "as they came"
+        return (format_bytes(self.unit_bytes), self.pattern, f"step {self.step}", habit)
+
+
+KINDS: Final = {
+    kind.kind: kind
+    for kind in (
+        *(Table1Cell, SharesCell, UnitsCell, ScenarioCell),
+        *(TailsCell, WriteListCell, IdleCell, IdlePhaseCell),
+    )
+}
+
+
+def read(values: Mapping[str, Any]) -> Cell:
+    """A cell of whichever kind a row of the table has."""
+    return KINDS[str(values["kind"])].read(values)
+
+
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every setting once, in a fixed order."""
-    unique: dict[str, Point] = {}
-    for values in _settings(parameters, devices):
-        point = Point(values, _label(values))
-        unique.setdefault(point.id, point)
-    return list(unique.values())
+    return unique(Point(cell, _label(cell)) for cell in _settings(parameters, devices))
 
 
-def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:
+def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
     makers = {NVME: [_table1], BOARD: [_shares, _units, _scenarios, _tails, _list, _idle, _phase]}
     for device in devices:
         # A drive that is neither, such as one of the user's own, is taken for both.
         for make in makers.get(device, [_table1, _shares, _units, _tails]):
-            for values in make(p):
-                yield {"device": device, "variant": BASE, **values}
+            yield from make(p, device)
 
 
 def _delaying(p: Parameters) -> list[str]:
     return [policy for policy in p.policies if policy != "none"]
 
 
-def _table1(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _table1(p: Parameters, device: str) -> Iterator[Cell]:
     if p.table1 is None:
         return
-    sizes = {
-        "written_bytes": parse_bytes(p.table1.written),
-        "unit_bytes": parse_bytes(p.table1.unit),
-    }
-    for policy in _delaying(p):
-        trimmed = parse_bytes(p.table1.trimmed)
-        yield {"kind": "table1", "policy": policy, **sizes, "trimmed_bytes": trimmed}
-    yield {"kind": "table1", "policy": _delaying(p)[0], **sizes, "trimmed_bytes": 0}
+    trimmed = parse_bytes(p.table1.trimmed)
+    settings = [(policy, trimmed) for policy in _delaying(p)] + [(_delaying(p)[0], 0)]
+    for policy, trimmed_bytes in settings:
+        yield Table1Cell(
+            device=device,
+            policy=policy,
+            written_bytes=parse_bytes(p.table1.written),
+            unit_bytes=parse_bytes(p.table1.unit),
+            trimmed_bytes=trimmed_bytes,
+        )
 
 
-def _shares(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _shares(p: Parameters, device: str) -> Iterator[Cell]:
     if p.command is None:
         return
-    shape = {"ranges": p.command.ranges, "unit_bytes": p.command.blocks_per_range * BLOCK_BYTES}
+    unit = p.command.blocks_per_range * BLOCK_BYTES
     for policy in _delaying(p):
-        yield {"kind": "shares", "policy": policy, **shape}
+        yield SharesCell(device=device, policy=policy, ranges=p.command.ranges, unit_bytes=unit)
 
 
-def _units(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _units(p: Parameters, device: str) -> Iterator[Cell]:
     for unit in p.units:
         for policy in _delaying(p):
-            sizes = {"file_bytes": parse_bytes(p.file), "unit_bytes": parse_bytes(unit)}
-            yield {"kind": "units", "policy": policy, **sizes}
+            yield UnitsCell(
+                device=device,
+                policy=policy,
+                file_bytes=parse_bytes(p.file),
+                unit_bytes=parse_bytes(unit),
+            )
 
 
-def _scenarios(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _scenarios(p: Parameters, device: str) -> Iterator[Cell]:
     for scenario in p.scenarios:
         for policy in ("delayed", UNCHECKED):
-            yield {"kind": "scenario", "policy": policy, "scenario": scenario}
+            yield ScenarioCell(device=device, policy=policy, scenario=scenario)
 
 
-def _tails(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _tails(p: Parameters, device: str) -> Iterator[Cell]:
     t = p.tails
     if t is None:
         return
-    load = {
-        "device_bytes": parse_bytes(t.device),
-        "region_bytes": parse_bytes(t.region),
-        "duration_s": t.duration_s * p.length,
-        "reads_per_s": t.reads_per_s,
-        "read_bytes": parse_bytes(t.read),
-        "writes_per_s": t.writes_per_s,
-        "write_bytes": parse_bytes(t.write),
-    }
     for unit in t.units:
-        trims = {"unit_bytes": parse_bytes(unit), "trim_rate_bytes_per_s": parse_bytes(t.trim_rate)}
         for policy in p.policies:
-            yield {"kind": "tails", "policy": policy, **trims, **load}
+            yield TailsCell(
+                device=device,
+                policy=policy,
+                unit_bytes=parse_bytes(unit),
+                trim_rate_bytes_per_s=parse_bytes(t.trim_rate),
+                device_bytes=parse_bytes(t.device),
+                region_bytes=parse_bytes(t.region),
+                duration_s=t.duration_s * p.length,
+                reads_per_s=t.reads_per_s,
+                read_bytes=parse_bytes(t.read),
+                writes_per_s=t.writes_per_s,
+                write_bytes=parse_bytes(t.write),
+            )
 
 
-def _list(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _list(p: Parameters, device: str) -> Iterator[Cell]:
     w = p.write_list
     if w is None:
         return
-    load = {"unit_bytes": parse_bytes(w.unit), "pending": w.pending, "writes": w.writes}
     for policy in p.policies:
         for tables in w.tables if policy == "delayed" else w.tables[:1]:
-            sizes = {"pending_ranges": tables.ranges, "list_entries": tables.entries}
-            yield {"kind": "write_list", "policy": policy, **load, **sizes}
+            yield WriteListCell(
+                device=device,
+                policy=policy,
+                unit_bytes=parse_bytes(w.unit),
+                pending=w.pending,
+                writes=w.writes,
+                pending_ranges=tables.ranges,
+                list_entries=tables.entries,
+            )
 
 
-def _idle(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _idle(p: Parameters, device: str) -> Iterator[Cell]:
     i = p.idle
     if i is None:
         return
-    sizes: dict[str, Scalar] = {
-        "file_bytes": parse_bytes(i.file),
-        "unit_bytes": parse_bytes(i.unit),
-        "rounds": max(2, round(i.rounds * p.length)),
-    }
     for policy in p.policies:
         for ratio in i.pause_ratios if policy == "delayed" else i.pause_ratios[-1:]:
-            yield {"kind": "idle", "policy": policy, **sizes, "pause_ratio": ratio}
+            yield IdleCell(
+                device=device,
+                policy=policy,
+                file_bytes=parse_bytes(i.file),
+                unit_bytes=parse_bytes(i.unit),
+                rounds=max(2, round(i.rounds * p.length)),
+                pause_ratio=ratio,
+            )
 
 
-def _phase(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _phase(p: Parameters, device: str) -> Iterator[Cell]:
     x = p.idle_phase
     if x is None:
         return
-    common: dict[str, Scalar] = {
-        "kind": "idle_phase",
-        "file_bytes": parse_bytes(p.file),
-        "unit_bytes": parse_bytes(x.unit),
-        "files": max(1, round(x.files * p.length)),
-        "reads_per_s": x.reads_per_s,
-    }
+    plain = IdlePhaseCell(
+        device=device,
+        policy="immediate",
+        file_bytes=parse_bytes(p.file),
+        unit_bytes=parse_bytes(x.unit),
+        files=max(1, round(x.files * p.length)),
+        reads_per_s=x.reads_per_s,
+        pattern="units",
+        step=1,
+        merged=False,
+    )
     for pattern in x.patterns:
-        yield {**common, "policy": "immediate", "pattern": pattern, "step": 1, "merged": False}
+        yield replace(plain, pattern=pattern)
         for merged in (False, True):
-            yield {**common, "policy": "delayed", "pattern": pattern, "step": 1, "merged": merged}
+            yield replace(plain, policy="delayed", pattern=pattern, merged=merged)
     for step in x.steps:
-        yield {**common, "policy": "delayed", "pattern": "units", "step": step, "merged": True}
+        yield replace(plain, policy="delayed", step=step, merged=True)
 
 
-def _label(v: dict[str, Scalar]) -> str:
-    said = [str(v[name]) for name in ("device", "kind", "policy", "scenario") if name in v]
-    said += [format_bytes(float(v["unit_bytes"]))] if "unit_bytes" in v else []
-    said += ["without TRIM"] if v.get("trimmed_bytes") == 0 else []
-    said += [
-        f"{name} {v[name]}"
-        for name in ("ranges", "pending_ranges", "list_entries", "pause_ratio")
-        if name in v
-    ]
-    if "step" in v:
-        said += [
-            str(v["pattern"]),
-            f"step {v['step']}",
-            "merged" if v["merged"] else "as they came",
-        ]
-    return " ".join(said)
+def _label(v: Cell) -> str:
+    """`said` comes after the policy."""
+    return " ".join((v.device, v.kind, v.policy, *v.said))

@@ -12,8 +12,20 @@ import numpy as np
 from harness.devices.model import Device, Job, Run, waf_of
 from harness.devices.profiles import SsdProfile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Point, Scalar
-from harness.experiments.delayed_trim.grid import BLOCK_BYTES, Parameters
+from harness.experiments.base import Measurement, Point
+from harness.experiments.delayed_trim.grid import (
+    BLOCK_BYTES,
+    Cell,
+    IdleCell,
+    IdlePhaseCell,
+    Parameters,
+    ScenarioCell,
+    SharesCell,
+    Table1Cell,
+    TailsCell,
+    UnitsCell,
+    WriteListCell,
+)
 from harness.tiers.base import Bench
 
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
@@ -35,13 +47,11 @@ _Make = Callable[..., Device]
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """One new drive through one kind of experiment."""
     del parameters, raw
-    return run_point(point.values, bench)
+    return run_point(Cell.of(point), bench)
 
 
-def run_point(
-    values: Mapping[str, Scalar], bench: Bench, overrides: Mapping[str, str] | None = None
-) -> Measurement:
-    """See `run`. `overrides`: of the drive's profile.
+def run_point(cell: Cell, bench: Bench, overrides: Mapping[str, str] | None = None) -> Measurement:
+    """The same for a cell. `overrides`: of the drive's profile.
 
     Raises BadParameter for a tier without models.
     """
@@ -50,27 +60,27 @@ def run_point(
         raise BadParameter("delayed_trim: only tier simulated has models")
 
     def make(**changes: str) -> Device:
-        changed = {"trim": str(values["policy"]), **(overrides or {}), **changes}
-        return models.new_model(str(values["device"]), overrides=changed, seed=_SEED)
+        changed = {"trim": cell.policy, **(overrides or {}), **changes}
+        return models.new_model(cell.device, overrides=changed, seed=_SEED)
 
-    return _KINDS[str(values["kind"])](values, make)
+    return _KINDS[type(cell)](cell, make)
 
 
-def _table1(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _table1(v: Table1Cell, make: _Make) -> Measurement:
     """One request at a time, as fio's engine `sync` does; TRIMs of what was written first."""
     drive = make()
-    unit = int(v["unit_bytes"])
-    write = drive.run(_in_order("write", unit, int(v["written_bytes"])))
-    trimmed = int(v["trimmed_bytes"])
+    unit = v.unit_bytes
+    write = drive.run(_in_order("write", unit, v.written_bytes))
+    trimmed = v.trimmed_bytes
     trim_s = drive.run(_in_order("trim", unit, trimmed)).elapsed_s if trimmed else 0.0
     times = {"write_ms": write.elapsed_s * 1e3, "trim_ms": trim_s * 1e3}
     return Measurement({**times, "total_ms": sum(times.values()), **_later_us(drive)})
 
 
-def _shares(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _shares(v: SharesCell, make: _Make) -> Measurement:
     """One command of ranges with as much between them."""
     drive = make()
-    unit, ranges = int(v["unit_bytes"]), int(v["ranges"])
+    unit, ranges = v.unit_bytes, v.ranges
     drive.run(_in_order("write", unit, 2 * unit * ranges))
     latency_ns = drive.trim([(2 * i * unit, (2 * i + 1) * unit) for i in range(ranges)])
     later = _later_us(drive)
@@ -80,10 +90,10 @@ def _shares(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     return Measurement({"latency_us": latency_ns / 1e3, **parts, **shares, **later})
 
 
-def _units(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _units(v: UnitsCell, make: _Make) -> Measurement:
     """A file that was written and is trimmed, a unit at a time."""
     drive = make()
-    file, unit = int(v["file_bytes"]), int(v["unit_bytes"])
+    file, unit = v.file_bytes, v.unit_bytes
     drive.run(_in_order("write", max(unit, 1 << 20), file))
     drive.run(_in_order("trim", unit, file))
     later = _later_us(drive)
@@ -91,7 +101,7 @@ def _units(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     return Measurement({**parts, **until_answered_us(parts, later), **later})
 
 
-def _scenario(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _scenario(v: ScenarioCell, make: _Make) -> Measurement:
     """The paper's example: TRIM of 200 blocks at 100, and a write of 50 blocks of them.
 
     `after`: the write comes before any of the TRIM was applied. `during`: half of it was.
@@ -105,12 +115,12 @@ def _scenario(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     drive.run(_in_order("write", BLOCK_BYTES, 400 * BLOCK_BYTES))
     story = _Story(drive)
     story.trim(100, 200)
-    if v["scenario"] == "during":
+    if v.scenario == "during":
         story.half(200)
         story.write(175, 50)
     else:
         story.write(150, 50)
-    if v["scenario"] == "between":
+    if v.scenario == "between":
         story.trim(175, 50)
     story.rest()
     return Measurement(story.outcome(), story.series)
@@ -163,30 +173,30 @@ class _Story:
         self._times_us.append((self._drive.now_ns - self._started_ns) / 1e3)
 
 
-def _tails(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _tails(v: TailsCell, make: _Make) -> Measurement:
     """Reads of one region, writes of the next, TRIMs of the empty rest: nothing is collected, so
     nothing but TRIM is in the way.
     """
-    drive = make(**{**_SMALL, "capacity": f"{v['device_bytes']} B"})
-    region = int(v["region_bytes"])
+    drive = make(**{**_SMALL, "capacity": f"{v.device_bytes} B"})
+    region = v.region_bytes
     drive.precondition(fill_ratio=2 * region / drive.capacity_bytes)
-    duration_s = float(v["duration_s"])
-    unit = int(v["unit_bytes"])
+    duration_s = v.duration_s
+    unit = v.unit_bytes
     arriving = Job(poisson=True, duration_s=duration_s)
     reads = replace(
         arriving,
         op="read",
-        block_bytes=int(v["read_bytes"]),
+        block_bytes=v.read_bytes,
         end_bytes=region,
-        interval_s=1 / float(v["reads_per_s"]),
+        interval_s=1 / v.reads_per_s,
         seed=_SEED,
     )
     writes = replace(
         arriving,
-        block_bytes=int(v["write_bytes"]),
+        block_bytes=v.write_bytes,
         begin_bytes=region,
         end_bytes=2 * region,
-        interval_s=1 / float(v["writes_per_s"]),
+        interval_s=1 / v.writes_per_s,
         seed=_SEED + 1,
     )
     trims = Job(
@@ -195,7 +205,7 @@ def _tails(v: Mapping[str, Scalar], make: _Make) -> Measurement:
         block_bytes=unit,
         begin_bytes=2 * region,
         duration_s=duration_s,
-        interval_s=unit / float(v["trim_rate_bytes_per_s"]),
+        interval_s=unit / v.trim_rate_bytes_per_s,
     )
     run = drive.run(reads, writes, trims)
     busy = sum(value for name, value in run.counters.items() if name.startswith("firmware_"))
@@ -213,15 +223,15 @@ def _tails(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     )
 
 
-def _write_list(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _write_list(v: WriteListCell, make: _Make) -> Measurement:
     """Random writes of a slice each, into what pending TRIMs are about."""
     tables = {
-        "trim_pending_ranges": str(v["pending_ranges"]),
-        "trim_list_entries": str(v["list_entries"]),
+        "trim_pending_ranges": str(v.pending_ranges),
+        "trim_list_entries": str(v.list_entries),
     }
     drive = make(**tables, **_SMALL)
     drive.precondition(fill_ratio=0.5)
-    unit, pending = int(v["unit_bytes"]), int(v["pending"])
+    unit, pending = v.unit_bytes, v.pending
     drive.run(replace(_in_order("trim", unit, unit * pending), queue_depth=_DEPTH))
     before = drive.counters
     run = drive.run(
@@ -229,7 +239,7 @@ def _write_list(v: Mapping[str, Scalar], make: _Make) -> Measurement:
             block_bytes=_slice_bytes(drive),
             end_bytes=unit * pending,
             queue_depth=_DEPTH,
-            requests=int(v["writes"]),
+            requests=v.writes,
             seed=_SEED,
         )
     )
@@ -247,7 +257,7 @@ def _write_list(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     )
 
 
-def _idle(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _idle(v: IdleCell, make: _Make) -> Measurement:
     """Files that come and go beside data that is written again at random, on a full drive.
 
     A round writes a file in one of the files' places and trims it; after a pause, half as much of
@@ -255,9 +265,9 @@ def _idle(v: Mapping[str, Scalar], make: _Make) -> Measurement:
     """
     drive = make(**_SMALL)
     drive.precondition(fill_ratio=1.0, overwrites=1.0, seed=_SEED)
-    file, unit, rounds = int(v["file_bytes"]), int(v["unit_bytes"]), int(v["rounds"])
+    file, unit, rounds = v.file_bytes, v.unit_bytes, v.rounds
     needed_s = file / _slice_bytes(drive) * _slice_s(drive)
-    pause_s = float(v["pause_ratio"]) * needed_s
+    pause_s = v.pause_ratio * needed_s
     writes: list[Run] = []
     before: Mapping[str, int] = {}
     for number in range(_FILES + rounds):
@@ -297,22 +307,22 @@ def _at_random(drive: Device, total_bytes: int, begin_bytes: int, seed: int) -> 
     )
 
 
-def _idle_phase(v: Mapping[str, Scalar], make: _Make) -> Measurement:
+def _idle_phase(v: IdlePhaseCell, make: _Make) -> Measurement:
     """A file that is trimmed, and what the drive does about it later, with reads in between."""
-    habit = {"trim_step": str(v["step"]), "trim_merge": str(v["merged"]).lower()}
+    habit = {"trim_step": str(v.step), "trim_merge": str(v.merged).lower()}
     drive = make(**habit, **_SMALL)
     drive.precondition(fill_ratio=0.5)
-    file, unit = int(v["file_bytes"]), int(v["unit_bytes"])
+    file, unit = v.file_bytes, v.unit_bytes
     waits: list[Run] = []
     trims_s = 0.0
-    for number in range(int(v["files"])):
+    for number in range(v.files):
         begin = number % _FILES * file
-        trims_s += _trim_file(drive, str(v["pattern"]), begin, file, unit)
+        trims_s += _trim_file(drive, v.pattern, begin, file, unit)
         waits.append(drive.run(_beside(drive, v, number), rows=True))
     drive.idle(_LONG_S)
     parts = parts_us(drive.counters)
     later = _later_us(drive)
-    files = int(v["files"])
+    files = v.files
     latencies = np.concatenate([run.rows.latency_ns.to_numpy() for run in waits])
     return Measurement(
         {
@@ -335,14 +345,14 @@ def _trim_file(drive: Device, pattern: str, begin: int, file: int, unit: int) ->
     return sum(drive.trim([(begin, end)]) for end in ends) / 1e9
 
 
-def _beside(drive: Device, v: Mapping[str, Scalar], seed: int) -> Job:
+def _beside(drive: Device, v: IdlePhaseCell, seed: int) -> Job:
     """Reads of other data, for as long as the slowest way to apply a file's TRIMs takes."""
-    longest_s = 2 * int(v["file_bytes"]) / _slice_bytes(drive) * _slice_s(drive)
+    longest_s = 2 * v.file_bytes / _slice_bytes(drive) * _slice_s(drive)
     return Job(
         op="read",
         begin_bytes=drive.capacity_bytes // 4,
         end_bytes=drive.capacity_bytes // 2,
-        interval_s=1 / float(v["reads_per_s"]),
+        interval_s=1 / v.reads_per_s,
         poisson=True,
         duration_s=longest_s,
         seed=_SEED + seed,
@@ -421,13 +431,13 @@ def _latencies_us(run: Run) -> dict[str, float]:
     return metrics
 
 
-_KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], _Make], Measurement]]] = {
-    "table1": _table1,
-    "shares": _shares,
-    "units": _units,
-    "scenario": _scenario,
-    "tails": _tails,
-    "write_list": _write_list,
-    "idle": _idle,
-    "idle_phase": _idle_phase,
+_KINDS: Final[dict[type[Cell], Callable[[Any, _Make], Measurement]]] = {
+    Table1Cell: _table1,
+    SharesCell: _shares,
+    UnitsCell: _units,
+    ScenarioCell: _scenario,
+    TailsCell: _tails,
+    WriteListCell: _write_list,
+    IdleCell: _idle,
+    IdlePhaseCell: _idle_phase,
 }

@@ -13,11 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.errors import BadParameter, TargetError
-from harness.experiments.base import Measurement, Point, Scalar
-from harness.experiments.delayed_trim.grid import OWN, Parameters
+from harness.experiments.base import Measurement, Point
+from harness.experiments.delayed_trim.grid import (
+    OWN,
+    Cell,
+    Parameters,
+    Table1Cell,
+    TailsCell,
+    UnitsCell,
+)
 from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
 from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import fio
@@ -33,52 +40,57 @@ _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.05
 
 
-def needed_bytes(values: Mapping[str, Scalar]) -> int:
-    """What is written, at most: the store keeps it in memory."""
-    if values["kind"] == "tails":
-        return 2 * int(values["region_bytes"])
-    return int(values["written_bytes" if values["kind"] == "table1" else "file_bytes"])
+def needed_bytes(cell: Cell) -> int:
+    """What is written, at most: the store keeps it in memory. Of other kinds, nothing is."""
+    match cell:
+        case TailsCell():
+            return 2 * cell.region_bytes
+        case Table1Cell():
+            return cell.written_bytes
+        case UnitsCell():
+            return cell.file_bytes
+    return 0
 
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """One drive through one kind of experiment."""
     del parameters, raw
-    return run_point(point.values, bench)
+    return run_point(Cell.of(point), bench)
 
 
-def run_point(values: Mapping[str, Scalar], bench: Bench) -> Measurement:
+def run_point(cell: Cell, bench: Bench) -> Measurement:
     """Runs it on a new device. Raises HarnessError; InvalidRun where replies left late."""
-    kind, policy = str(values["kind"]), str(values["policy"])
+    policy = cell.policy
     if (bench.tier == "hardware") != (policy == OWN):
         raise BadParameter(f"delayed_trim: policy {policy!r} is not for tier {bench.tier}")
-    if kind not in KINDS:
-        raise BadParameter(f"delayed_trim: {kind} runs on tier simulated only")
+    if type(cell) not in _KINDS:
+        raise BadParameter(f"delayed_trim: {cell.kind} runs on tier simulated only")
     with bench.open_device(
         DeviceRequest(
-            device=str(values["device"]),
-            needed_bytes=needed_bytes(values),
+            device=cell.device,
+            needed_bytes=needed_bytes(cell),
             overrides={} if policy == OWN else {"trim": policy},
-            size_bytes=int(values.get("device_bytes", 0)),
+            size_bytes=cell.device_bytes if isinstance(cell, TailsCell) else 0,
         )
     ) as device:
-        metrics = KINDS[kind](values, device)
+        metrics = _KINDS[type(cell)](cell, device)
         return Measurement({**metrics, **device.counters()})
 
 
-def _table1(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
+def _table1(v: Table1Cell, device: DeviceUnderTest) -> dict[str, float]:
     """Times are sums of latencies: fio sends one request at a time."""
-    unit = int(v["unit_bytes"])
+    unit = v.unit_bytes
     device.begin()
-    write_ms = _total_ms(_in_order(device, "write", unit, int(v["written_bytes"])), device)
-    trimmed = int(v["trimmed_bytes"])
+    write_ms = _total_ms(_in_order(device, "write", unit, v.written_bytes), device)
+    trimmed = v.trimmed_bytes
     trim_ms = _total_ms(_in_order(device, "trim", unit, trimmed), device) if trimmed else 0.0
     times = {"write_ms": write_ms, "trim_ms": trim_ms, "total_ms": write_ms + trim_ms}
     _, later = _own_us(_settled(device))
     return {**times, **later}
 
 
-def _units(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
-    file, unit = int(v["file_bytes"]), int(v["unit_bytes"])
+def _units(v: UnitsCell, device: DeviceUnderTest) -> dict[str, float]:
+    file, unit = v.file_bytes, v.unit_bytes
     device.begin()
     _in_order(device, "write", max(unit, _FILL_BYTES), file)
     trim = _in_order(device, "trim", unit, file)
@@ -89,18 +101,18 @@ def _units(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]
     return {**parts, **until_answered_us(parts, later), **later, **answered}
 
 
-def _tails(v: Mapping[str, Scalar], device: DeviceUnderTest) -> dict[str, float]:
+def _tails(v: TailsCell, device: DeviceUnderTest) -> dict[str, float]:
     """Reads of one region and writes of the next at random moments, TRIMs of the rest."""
-    region, unit = int(v["region_bytes"]), int(v["unit_bytes"])
+    region, unit = v.region_bytes, v.unit_bytes
     _in_order(device, "write", _FILL_BYTES, 2 * region)
-    trims_per_s = float(v["trim_rate_bytes_per_s"]) / unit
+    trims_per_s = v.trim_rate_bytes_per_s / unit
     jobs: dict[str, _Job] = {
         "read": {
-            **_arriving(v, device, "randread", int(v["read_bytes"]), float(v["reads_per_s"])),
+            **_arriving(v, device, "randread", v.read_bytes, v.reads_per_s),
             **_within(0, region),
         },
         "write": {
-            **_arriving(v, device, "randwrite", int(v["write_bytes"]), float(v["writes_per_s"])),
+            **_arriving(v, device, "randwrite", v.write_bytes, v.writes_per_s),
             **_within(region, region),
         },
         "trim": {
@@ -131,9 +143,7 @@ def _within(begin: int, length: int) -> _Job:
     return {"offset": begin, "size": length}
 
 
-def _timed(
-    v: Mapping[str, Scalar], device: DeviceUnderTest, op: str, block: int, per_s: float
-) -> _Job:
+def _timed(v: TailsCell, device: DeviceUnderTest, op: str, block: int, per_s: float) -> _Job:
     """At a rate, for a time; both of the device's."""
     return {
         "rw": op,
@@ -141,14 +151,12 @@ def _timed(
         "direct": 1,
         "thread": 1,
         "time_based": 1,
-        "runtime": f"{round(float(v['duration_s']) * device.slowdown * 1e3)}ms",
+        "runtime": f"{round(v.duration_s * device.slowdown * 1e3)}ms",
         "rate_iops": max(1, round(per_s / device.slowdown)),
     }
 
 
-def _arriving(
-    v: Mapping[str, Scalar], device: DeviceUnderTest, op: str, block: int, per_s: float
-) -> _Job:
+def _arriving(v: TailsCell, device: DeviceUnderTest, op: str, block: int, per_s: float) -> _Job:
     """At random moments, whatever the device does."""
     arrival: _Job = {"rate_process": "poisson", "ioengine": "libaio", "iodepth": _DEPTH}
     return {**_timed(v, device, op, block, per_s), **arrival, "randrepeat": 1}
@@ -186,8 +194,8 @@ def _settled(device: DeviceUnderTest) -> dict[str, int]:
         time.sleep(_LOOK_S)  # the drive's own time has to pass
 
 
-KINDS: Final[dict[str, Callable[[Mapping[str, Scalar], DeviceUnderTest], dict[str, float]]]] = {
-    "table1": _table1,
-    "units": _units,
-    "tails": _tails,
+_KINDS: Final[dict[type[Cell], Callable[[Any, DeviceUnderTest], dict[str, float]]]] = {
+    Table1Cell: _table1,
+    UnitsCell: _units,
+    TailsCell: _tails,
 }

@@ -14,8 +14,8 @@ from harness.devices import waf_theory
 from harness.devices.model import Device, Job
 from harness.devices.profiles import NamedRange
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Scalar
-from harness.experiments.device_models.grid import LAYOUTS, effort
+from harness.experiments.base import Measurement
+from harness.experiments.device_models.grid import LAYOUTS, Cell, HotColdCell, UniformCell, effort
 from harness.tiers.simulated import SimulatedBench
 
 PAGE_BYTES: Final = 4096
@@ -45,20 +45,20 @@ _DEPTH: Final = 32
 _STEPS_PER_OVERWRITE: Final = 20
 
 
-def waf(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
+def waf(v: UniformCell, bench: SimulatedBench) -> Measurement:
     """Uniform random writes in the steady state."""
-    device = _drive(v, bench, {"gc_policy": v["policy"], "gc_choices": v["gc_choices"]})
+    device = _drive(v, bench, {"gc_policy": v.policy, "gc_choices": v.gc_choices})
     device.to_steady_state(_seed(v))
     run = device.run(_writes(v, device, overwrites=2.0))
     return Measurement({"waf": run.waf, **_uniform_theory(v, device)})
 
 
-def warm_up(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
+def warm_up(v: UniformCell, bench: SimulatedBench) -> Measurement:
     """Uniform random writes on a drive that was just filled in order, step by step."""
-    device = _drive(v, bench, {"gc_policy": v["policy"], "gc_choices": v["gc_choices"]})
+    device = _drive(v, bench, {"gc_policy": v.policy, "gc_choices": v.gc_choices})
     device.precondition(fill_ratio=1.0)
     step = 1 / _STEPS_PER_OVERWRITE
-    overwrites = 2 if effort(v["scale"]) > 1 else 5
+    overwrites = 2 if effort(v.scale) > 1 else 5
     steps = range(overwrites * _STEPS_PER_OVERWRITE)
     wafs = [device.run(_writes(v, device, overwrites=step, seed=i)).waf for i in steps]
     written = [(i + 0.5) * step for i in steps]
@@ -66,50 +66,48 @@ def warm_up(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
     return Measurement(metrics, {"written_ratio": written, "waf": wafs})
 
 
-def hot_cold(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
+def hot_cold(v: HotColdCell, bench: SimulatedBench) -> Measurement:
     """Hot and cold writes, with or without blocks of their own, after their own warm-up."""
-    policy, separated = LAYOUTS[str(v["layout"])]
+    policy, separated = LAYOUTS[v.layout]
     streams = _BY_STREAM if separated else {}
     device = _drive(v, bench, {"gc_policy": policy, **streams})
     device.precondition(fill_ratio=1.0)
     # Cold data is collected so seldom that it takes this long until it lies as it will lie.
-    device.run(
-        _hot_cold_writes(v, device, overwrites=6.0 if effort(v["scale"]) > 2 else 12.0, seed=1)
-    )
+    device.run(_hot_cold_writes(v, device, overwrites=6.0 if effort(v.scale) > 2 else 12.0, seed=1))
     run = device.run(_hot_cold_writes(v, device, overwrites=2.0, seed=2))
     return Measurement({"waf": run.waf, **_hot_cold_theory(v, device)})
 
 
 def _drive(
-    v: Mapping[str, Scalar], bench: SimulatedBench, overrides: Mapping[str, Scalar]
+    v: UniformCell | HotColdCell, bench: SimulatedBench, overrides: Mapping[str, str | int]
 ) -> Device:
     """A drive of BLOCKS blocks with as many logical pages as the spare factor leaves."""
     slots = _blocks(v) * PAGES_PER_BLOCK
-    pages = round(slots * (1 - float(v["spare_factor"])))
+    pages = round(slots * (1 - v.spare_factor))
     # The layout rounds up to whole blocks: aim at the middle of the last one.
     overprovision = (slots - PAGES_PER_BLOCK / 2) / pages - 1
-    hot = round(pages * float(v.get("hot_data_ratio", 0))) * PAGE_BYTES
+    hot = round(pages * (v.hot_data_ratio if isinstance(v, HotColdCell) else 0)) * PAGE_BYTES
     ranges = [NamedRange("hot", 0, hot, stream=1)] if overrides.get("placement") == "range" else []
     texts = {name: str(value) for name, value in overrides.items()}
     size = {"capacity": f"{pages * PAGE_BYTES} B", "overprovision": f"{overprovision:.12f}"}
     return bench.new_model(
-        str(v["device"]), overrides={**_PLAIN, **size, **texts}, seed=_seed(v), ranges=ranges
+        v.device, overrides={**_PLAIN, **size, **texts}, seed=_seed(v), ranges=ranges
     )
 
 
-def _blocks(v: Mapping[str, Scalar]) -> int:
-    return BLOCKS // (2 if v["scale"] == "smoke" else 1)
+def _blocks(v: Cell) -> int:
+    return BLOCKS // (2 if v.scale == "smoke" else 1)
 
 
-def _seed(v: Mapping[str, Scalar]) -> int:
-    return 1 + int(v["repetition"])
+def _seed(v: Cell) -> int:
+    return 1 + v.repetition
 
 
 def _pages(device: Device) -> int:
     return device.capacity_bytes // PAGE_BYTES
 
 
-def _writes(v: Mapping[str, Scalar], device: Device, *, overwrites: float, seed: int = 0) -> Job:
+def _writes(v: Cell, device: Device, *, overwrites: float, seed: int = 0) -> Job:
     return Job(
         op="write",
         pattern="random",
@@ -120,22 +118,20 @@ def _writes(v: Mapping[str, Scalar], device: Device, *, overwrites: float, seed:
     )
 
 
-def _hot_cold_writes(
-    v: Mapping[str, Scalar], device: Device, *, overwrites: float, seed: int
-) -> Job:
+def _hot_cold_writes(v: HotColdCell, device: Device, *, overwrites: float, seed: int) -> Job:
     return Job(
         op="write",
         pattern="hot_cold",
         block_bytes=PAGE_BYTES,
         queue_depth=_DEPTH,
         requests=round(_pages(device) * overwrites),
-        hot_data_ratio=float(v["hot_data_ratio"]),
-        hot_access_ratio=float(v["hot_access_ratio"]),
+        hot_data_ratio=v.hot_data_ratio,
+        hot_access_ratio=v.hot_access_ratio,
         seed=1000 * _seed(v) + seed,
     )
 
 
-def _effective_spare(v: Mapping[str, Scalar], device: Device, *, extra_open: int = 0) -> float:
+def _effective_spare(v: Cell, device: Device, *, extra_open: int = 0) -> float:
     """The spare factor that theory's T has to be taken with.
 
     Theory counts every block: each stream has one open, and none is free. Here the reserve stays
@@ -147,22 +143,22 @@ def _effective_spare(v: Mapping[str, Scalar], device: Device, *, extra_open: int
     return 1 - _pages(device) / usable
 
 
-def _uniform_theory(v: Mapping[str, Scalar], device: Device) -> dict[str, float]:
+def _uniform_theory(v: UniformCell, device: Device) -> dict[str, float]:
     """What theory says of the policy; nothing of cost_benefit, for which it has no closed form."""
     spare = _effective_spare(v, device)
     theory = {
         "fifo": lambda: waf_theory.fifo(spare),
         "greedy": lambda: waf_theory.greedy(spare, PAGES_PER_BLOCK),
-        "d_choices": lambda: waf_theory.d_choices(spare, PAGES_PER_BLOCK, float(v["gc_choices"])),
+        "d_choices": lambda: waf_theory.d_choices(spare, PAGES_PER_BLOCK, v.gc_choices),
     }
-    policy = str(v["policy"])
+    policy = v.policy
     metrics = {"effective_spare_factor": spare}
     if policy in theory:
         metrics["theory_waf"] = theory[policy]()
     return metrics
 
 
-def _hot_cold_theory(v: Mapping[str, Scalar], device: Device) -> dict[str, float]:
+def _hot_cold_theory(v: HotColdCell, device: Device) -> dict[str, float]:
     """Three marks for every layout, at its own spare.
 
     Mixed: one stream, FIFO. Separated: two streams whose spare is split as well as can be, each
@@ -170,11 +166,11 @@ def _hot_cold_theory(v: Mapping[str, Scalar], device: Device) -> dict[str, float
     victims of both are equally full, so both have the drive's spare factor, and it writes as much
     as if all data were alike.
     """
-    _, by_stream = LAYOUTS[str(v["layout"])]
+    _, by_stream = LAYOUTS[v.layout]
     spare = _effective_spare(v, device, extra_open=2 if by_stream else 0)
     if spare <= 0:
-        raise BadParameter(f"spare_factor {v['spare_factor']}: too small for the open blocks")
-    shares = float(v["hot_data_ratio"]), float(v["hot_access_ratio"])
+        raise BadParameter(f"spare_factor {v.spare_factor}: too small for the open blocks")
+    shares = v.hot_data_ratio, v.hot_access_ratio
     separated = waf_theory.hot_cold_separated(
         spare, *shares, cleaning=lambda s: waf_theory.greedy(s, PAGES_PER_BLOCK)
     )

@@ -11,8 +11,8 @@ import pandas as pd
 from harness.devices.model import Device, Job
 from harness.devices.profiles import HddProfile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Scalar
-from harness.experiments.device_models.grid import effort
+from harness.experiments.base import Measurement
+from harness.experiments.device_models.grid import Cell, QueueCell, SeekCell, effort
 from harness.tiers.simulated import SimulatedBench
 
 _BLOCK_BYTES: Final = 4096
@@ -22,13 +22,13 @@ _REQUESTS: Final = 2400
 _SPANS: Final = (1.0, 0.1, 0.01, 0.001)
 
 
-def seek(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
+def seek(v: SeekCell, bench: SimulatedBench) -> Measurement:
     """Latency of reads one after another, by distance from the end of the one before.
 
     The trace has a row per read: distance_bytes, latency_ns.
     """
     device = _disk(v, bench, {})
-    rows = [_distances(device, span, _REQUESTS // effort(v["scale"])) for span in _SPANS]
+    rows = [_distances(device, span, _REQUESTS // effort(v.scale)) for span in _SPANS]
     whole = rows[0].latency_ns.mean() / 1e6
     together = pd.concat(rows)
     metrics = {"read_mean_ms": float(whole), **_seek_theory(device)}
@@ -36,14 +36,14 @@ def seek(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
     return Measurement(metrics, trace=trace)
 
 
-def queue(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
+def queue(v: QueueCell, bench: SimulatedBench) -> Measurement:
     """Random reads over the whole disk at a queue depth, in an order."""
-    device = _disk(v, bench, {"scheduler": str(v["scheduler"])})
+    device = _disk(v, bench, {"scheduler": v.scheduler})
     job = Job(
         op="read",
         block_bytes=_BLOCK_BYTES,
-        queue_depth=int(v["queue_depth"]),
-        requests=_REQUESTS // effort(v["scale"]),
+        queue_depth=v.queue_depth,
+        requests=_REQUESTS // effort(v.scale),
         seed=1,
     )
     run = device.run(job)
@@ -55,10 +55,10 @@ def queue(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
     return Measurement({**metrics, **_seek_theory(device)})
 
 
-def _disk(v: Mapping[str, Scalar], bench: SimulatedBench, overrides: Mapping[str, str]) -> Device:
-    device = bench.new_model(str(v["device"]), overrides=overrides, seed=0)
+def _disk(v: Cell, bench: SimulatedBench, overrides: Mapping[str, str]) -> Device:
+    device = bench.new_model(v.device, overrides=overrides, seed=0)
     if not isinstance(device.profile, HddProfile):
-        raise BadParameter(f"device {v['device']}: choose a profile of kind hdd")
+        raise BadParameter(f"device {v.device}: choose a profile of kind hdd")
     return device
 
 

@@ -12,11 +12,13 @@ disk_queue  reads by queue depth and order of the queue
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from harness.experiments.base import Point, Scalar
+from harness.experiments import base
+from harness.experiments.base import Point, unique
 from harness.units import format_bytes, parse_bytes
 
 FLASH: Final = "ssd"
@@ -74,76 +76,174 @@ class Parameters(BaseModel):
     schedulers: list[str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cell(base.Cell):
+    """What all kinds have; `kind` is the same for all cells of a record."""
+
+    scale: str
+    repetition: int
+    kind: str
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What the label has besides."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformCell(Cell):
+    """Kinds `waf` and `warm_up`: uniform random writes."""
+
+    policy: str
+    gc_choices: int
+    spare_factor: float
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Policy and spare factor."""
+        return (self.policy, f"{self.spare_factor}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HotColdCell(Cell):
+    """Hot and cold data in one of LAYOUTS."""
+
+    kind: str = "hot_cold"
+    layout: str
+    spare_factor: float
+    hot_data_ratio: float
+    hot_access_ratio: float
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Layout and spare factor."""
+        return (self.layout, f"{self.spare_factor}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadCell(Cell):
+    """A load, as a share of what the drive sustains."""
+
+    kind: str = "load"
+    mix: str
+    read_ratio: float
+    load_ratio: float
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The mix and the load."""
+        return (self.mix, f"{self.load_ratio}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrimCell(Cell):
+    """Reads at a queue depth beside TRIMs at a rate."""
+
+    kind: str = "trim"
+    trim_command: str
+    trim_bytes: int
+    trims_per_s: float
+    queue_depth: int
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The TRIMs and the depth."""
+        size = format_bytes(self.trim_bytes)
+        return (self.trim_command, size, f"depth {self.queue_depth}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeekCell(Cell):
+    """Reads one after another."""
+
+    kind: str = "disk_seek"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueCell(Cell):
+    """Reads at a queue depth, in an order."""
+
+    kind: str = "disk_queue"
+    scheduler: str
+    queue_depth: int
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The order and the depth."""
+        return (self.scheduler, f"depth {self.queue_depth}")
+
+
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every setting once, in a fixed order."""
-    unique: dict[str, Point] = {}
-    for values in _settings(parameters, devices):
-        point = Point(values, _label(values))
-        unique.setdefault(point.id, point)
-    return list(unique.values())
+    return unique(Point(cell, _label(cell)) for cell in _settings(parameters, devices))
 
 
-def effort(scale: object) -> int:
+def effort(scale: str) -> int:
     """By how much the runs of a scale are shorter."""
-    return {"smoke": 8, "small": 2}.get(str(scale), 1)
+    return {"smoke": 8, "small": 2}.get(scale, 1)
 
 
-def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:
+class _Common(TypedDict):
+    """What `Cell` has, but for the kind."""
+
+    device: str
+    scale: str
+    repetition: int
+
+
+def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
     repetitions = 1 if p.scale == "smoke" else p.repetitions
-    common: dict[str, Scalar]
     for repetition in range(repetitions if FLASH in devices else 0):
-        common = {"device": FLASH, "scale": p.scale, "repetition": repetition}
-        yield from ({**common, **values} for values in _amplification(p))
+        common = _Common(device=FLASH, scale=p.scale, repetition=repetition)
+        yield from _amplification(p, common)
         if repetition == 0:
-            yield from ({**common, **values} for values in _latency(p))
+            yield from _latency(p, common)
     for device in devices:
         if device != FLASH:
-            common = {"device": device, "scale": p.scale, "repetition": 0}
-            yield from ({**common, **values} for values in _disk(p))
+            yield from _disk(p, _Common(device=device, scale=p.scale, repetition=0))
 
 
-def _amplification(p: Parameters) -> Iterator[dict[str, Scalar]]:
-    policies: list[dict[str, Scalar]] = [
-        {"policy": policy, "gc_choices": p.gc_choices} for policy in p.policies
-    ]
-    for policy in policies:
-        for spare in _thinned(p, p.spare_factors):
-            yield {"kind": "waf", **policy, "spare_factor": spare}
-        yield {"kind": "warm_up", **policy, "spare_factor": p.warm_up_spare_factor}
+def _amplification(p: Parameters, common: _Common) -> Iterator[Cell]:
+    for policy in p.policies:
+        spares = [("waf", spare) for spare in _thinned(p, p.spare_factors)]
+        for kind, spare in (*spares, ("warm_up", p.warm_up_spare_factor)):
+            yield UniformCell(
+                **common, kind=kind, policy=policy, gc_choices=p.gc_choices, spare_factor=spare
+            )
     for layout in LAYOUTS:
         for spare in _thinned(p, p.hot_cold_spare_factors):
-            yield {
-                "kind": "hot_cold",
-                "layout": layout,
-                "spare_factor": spare,
-                "hot_data_ratio": p.hot_data_ratio,
-                "hot_access_ratio": p.hot_access_ratio,
-            }
+            yield HotColdCell(
+                **common,
+                layout=layout,
+                spare_factor=spare,
+                hot_data_ratio=p.hot_data_ratio,
+                hot_access_ratio=p.hot_access_ratio,
+            )
 
 
-def _latency(p: Parameters) -> Iterator[dict[str, Scalar]]:
+def _latency(p: Parameters, common: _Common) -> Iterator[Cell]:
     for mix, read_ratio in (("reads", 1.0), ("writes", 0.0), ("70/30 mix", 0.7)):
         for load in _thinned(p, p.load_ratios):
-            yield {"kind": "load", "mix": mix, "read_ratio": read_ratio, "load_ratio": load}
+            yield LoadCell(**common, mix=mix, read_ratio=read_ratio, load_ratio=load)
     sizes = [(parse_bytes(size), p.trims_per_s) for size in _thinned(p, p.trim_sizes)]
     rates = [(parse_bytes(p.trim_size), rate) for rate in _thinned(p, p.trim_rates_per_s)]
     for depth in p.trim_read_depths:
         for size_bytes, rate in (*sizes, *rates):
             for command in ("queued", "non-queued"):
-                yield {
-                    "kind": "trim",
-                    "trim_command": command,
-                    "trim_bytes": size_bytes,
-                    "trims_per_s": rate,
-                    "queue_depth": depth,
-                }
+                yield TrimCell(
+                    **common,
+                    trim_command=command,
+                    trim_bytes=size_bytes,
+                    trims_per_s=rate,
+                    queue_depth=depth,
+                )
 
 
-def _disk(p: Parameters) -> Iterator[dict[str, Scalar]]:
-    yield {"kind": "disk_seek"}
+def _disk(p: Parameters, common: _Common) -> Iterator[Cell]:
+    yield SeekCell(**common)
     for scheduler in p.schedulers:
         for depth in _thinned(p, p.queue_depths):
-            yield {"kind": "disk_queue", "scheduler": scheduler, "queue_depth": depth}
+            yield QueueCell(**common, scheduler=scheduler, queue_depth=depth)
 
 
 def _thinned(p: Parameters, values: Sequence[_T]) -> list[_T]:
@@ -155,9 +255,5 @@ def _thinned(p: Parameters, values: Sequence[_T]) -> list[_T]:
     return [value for i, value in enumerate(values) if i in kept]
 
 
-def _label(v: dict[str, Scalar]) -> str:
-    size = format_bytes(float(v["trim_bytes"])) if "trim_bytes" in v else ""
-    named = ("policy", "layout", "mix", "trim_command", "scheduler", "spare_factor", "load_ratio")
-    said = [str(v[name]) for name in named if name in v]
-    depth = f"depth {v['queue_depth']}" if "queue_depth" in v else ""
-    return " ".join(text for text in (str(v["device"]), str(v["kind"]), *said, size, depth) if text)
+def _label(v: Cell) -> str:
+    return " ".join((v.device, v.kind, *v.said))

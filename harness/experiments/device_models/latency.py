@@ -8,8 +8,8 @@ from typing import Final
 
 from harness.devices.model import Device, Job, Run
 from harness.devices.profiles import SsdProfile
-from harness.experiments.base import Measurement, Scalar
-from harness.experiments.device_models.grid import effort
+from harness.experiments.base import Measurement
+from harness.experiments.device_models.grid import Cell, LoadCell, TrimCell, effort
 from harness.tiers.simulated import SimulatedBench
 
 # The whole drive takes seconds to fill. A small one behaves like it as long as a die has many
@@ -21,20 +21,20 @@ _TRIMS_LEAST: Final = 5
 _QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
-def load(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
+def load(v: LoadCell, bench: SimulatedBench) -> Measurement:
     """Poisson arrivals at a share of what the drive sustains, on a drive in steady state."""
     device = _small_drive(v, bench, {})
     device.to_steady_state(1)
-    requests = _REQUESTS // effort(v["scale"])
+    requests = _REQUESTS // effort(v.scale)
     flat_out = Job(
-        read_ratio=float(v["read_ratio"]),
+        read_ratio=v.read_ratio,
         block_bytes=_BLOCK_BYTES,
         queue_depth=_profile(device).parameters.queue_depth.value,
         requests=requests,
         seed=1,
     )
     saturation_iops = device.run(flat_out).iops
-    interval_s = 1 / (saturation_iops * float(v["load_ratio"]))
+    interval_s = 1 / (saturation_iops * v.load_ratio)
     arriving = replace(flat_out, interval_s=interval_s, poisson=True)
     device.run(replace(arriving, requests=requests // 2, seed=2))  # queues of that load
     run = device.run(replace(arriving, seed=3))
@@ -43,28 +43,28 @@ def load(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
     return Measurement({**metrics, "iops": run.iops, **_latencies(run), **theory})
 
 
-def trim(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
+def trim(v: TrimCell, bench: SimulatedBench) -> Measurement:
     """Reads of one half of the drive while the other half is trimmed."""
-    queued = "true" if v["trim_command"] == "queued" else "false"
+    queued = "true" if v.trim_command == "queued" else "false"
     device = _small_drive(v, bench, {"trim_queued": queued})
     device.precondition(fill_ratio=1.0)
     half = device.capacity_bytes // 2
-    duration_s = max(2.0 / effort(v["scale"]), _TRIMS_LEAST / float(v["trims_per_s"]))
+    duration_s = max(2.0 / effort(v.scale), _TRIMS_LEAST / v.trims_per_s)
     reads = Job(
         op="read",
         block_bytes=_BLOCK_BYTES,
         end_bytes=half,
-        queue_depth=int(v["queue_depth"]),
+        queue_depth=v.queue_depth,
         duration_s=duration_s,
         seed=1,
     )
     trims = Job(
         op="trim",
         pattern="sequential",
-        block_bytes=int(v["trim_bytes"]),
+        block_bytes=v.trim_bytes,
         begin_bytes=half,
         duration_s=duration_s,
-        interval_s=1 / float(v["trims_per_s"]),
+        interval_s=1 / v.trims_per_s,
         seed=2,
     )
     alone = device.run(reads)
@@ -79,10 +79,8 @@ def trim(v: Mapping[str, Scalar], bench: SimulatedBench) -> Measurement:
     return Measurement({**metrics, **_trim_costs(run)})
 
 
-def _small_drive(
-    v: Mapping[str, Scalar], bench: SimulatedBench, overrides: Mapping[str, str]
-) -> Device:
-    return bench.new_model(str(v["device"]), overrides={**_SMALL, **overrides}, seed=1)
+def _small_drive(v: Cell, bench: SimulatedBench, overrides: Mapping[str, str]) -> Device:
+    return bench.new_model(v.device, overrides={**_SMALL, **overrides}, seed=1)
 
 
 def _profile(device: Device) -> SsdProfile:
@@ -90,8 +88,8 @@ def _profile(device: Device) -> SsdProfile:
     return device.profile
 
 
-def _reads_only(v: Mapping[str, Scalar]) -> bool:
-    return float(v["read_ratio"]) == 1.0
+def _reads_only(v: LoadCell) -> bool:
+    return v.read_ratio == 1.0
 
 
 def _latencies(run: Run) -> dict[str, float]:

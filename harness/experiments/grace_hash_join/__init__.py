@@ -30,9 +30,9 @@ class GraceHashJoin(Study):
     parameters = grid.Parameters
     runs = MappingProxyType(
         {
-            "simulated": run.run_point,
-            "emulated": run.run_point,
-            "hardware": run.run_point,
+            "simulated": run.run,
+            "emulated": run.run,
+            "hardware": run.run,
         }
     )
     agreement = AGREEMENT
@@ -46,7 +46,7 @@ class GraceHashJoin(Study):
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """Room for both inputs and every user's partitions."""
         del parameters
-        return run.needed_bytes(point)
+        return run.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """Digest of the TPC-H records."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.errors import UnknownName
-from harness.experiments.base import Point, Scalar
+from harness.experiments import base
+from harness.experiments.base import Point, unique
 from harness.units import format_bytes, parse_bytes
 from harness.workloads.tpch import scale_factor
 
@@ -71,20 +73,36 @@ class Parameters(BaseModel):
     variant_write_buffers: list[SizeText] = []
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cell(base.Cell):
+    """A join by `users` at a time; buffers are one user's, `nominal` at scale factor 1."""
+
+    variant: str
+    scale: str
+    algorithm: str
+    nominal_read_buffer_bytes: int
+    read_buffer_bytes: int
+    write_buffer_bytes: int
+    input_io_bytes: int
+    users: int
+    queue_depth: int
+    repetition: int
+
+
 def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> list[Point]:
     """Every setting once, in a fixed order; `what_if` adds the variants."""
-    unique: dict[str, Point] = {}
-    for values in _settings(parameters, devices, what_if=what_if):
-        variant = parameters.variants.get(str(values["variant"]))
-        depends = {k: str(v) for k, v in variant.overrides.items()} if variant else {}
-        point = Point(values, _label(values), depends)
-        unique.setdefault(point.id, point)
-    return list(unique.values())
+    return unique(
+        Point(cell, _label(cell), _depends(parameters, cell))
+        for cell in _settings(parameters, devices, what_if=what_if)
+    )
 
 
-def _settings(
-    p: Parameters, devices: Sequence[str], *, what_if: bool
-) -> Iterator[dict[str, Scalar]]:
+def _depends(parameters: Parameters, cell: Cell) -> dict[str, str]:
+    variant = parameters.variants.get(cell.variant)
+    return dict(variant.overrides) if variant else {}
+
+
+def _settings(p: Parameters, devices: Sequence[str], *, what_if: bool) -> Iterator[Cell]:
     for device in devices:
         for repetition in range(p.repetitions):
             for read_buffer in p.read_buffers:
@@ -103,7 +121,7 @@ def _settings(
             yield from _variant_settings(p, device, variant)
 
 
-def _variant_settings(p: Parameters, device: str, variant: str) -> Iterator[dict[str, Scalar]]:
+def _variant_settings(p: Parameters, device: str, variant: str) -> Iterator[Cell]:
     """The points that the claims stand on."""
     for read_buffer in p.variant_read_buffers:
         yield _setting(p, device, 0, read_buffer, variant=variant)
@@ -125,32 +143,30 @@ def _setting(
     algorithm: str = "grace",
     queue_depth: int = 1,
     variant: str = BASE,
-) -> dict[str, Scalar]:
+) -> Cell:
     write_bytes = parse_bytes(write_buffer or p.write_buffer)
     nominal_bytes = parse_bytes(read_buffer) // users
     scaled_bytes = int(nominal_bytes * scale_factor(p.scale))
     read_bytes = max(scaled_bytes // write_bytes, 1) * write_bytes
-    return {
-        "device": device,
-        "variant": variant,
-        "scale": p.scale,
-        "algorithm": algorithm,
-        "nominal_read_buffer_bytes": nominal_bytes,
-        "read_buffer_bytes": read_bytes,
-        "write_buffer_bytes": write_bytes,
-        "input_io_bytes": min(parse_bytes(p.input_io), read_bytes),
-        "users": users,
-        "queue_depth": queue_depth,
-        "repetition": repetition,
-    }
-
-
-def _label(values: dict[str, Scalar]) -> str:
-    read = format_bytes(float(values["nominal_read_buffer_bytes"]))
-    write = format_bytes(float(values["write_buffer_bytes"]))
-    extra = "" if values["variant"] == BASE else f" [{values['variant']}]"
-    users = "" if values["users"] == 1 else f", {values['users']} users"
-    depth = "" if values["queue_depth"] == 1 else f", depth {values['queue_depth']}"
-    return (
-        f"{values['device']} {values['algorithm']} read {read} write {write}{users}{depth}{extra}"
+    return Cell(
+        device=device,
+        variant=variant,
+        scale=p.scale,
+        algorithm=algorithm,
+        nominal_read_buffer_bytes=nominal_bytes,
+        read_buffer_bytes=read_bytes,
+        write_buffer_bytes=write_bytes,
+        input_io_bytes=min(parse_bytes(p.input_io), read_bytes),
+        users=users,
+        queue_depth=queue_depth,
+        repetition=repetition,
     )
+
+
+def _label(v: Cell) -> str:
+    read = format_bytes(v.nominal_read_buffer_bytes)
+    write = format_bytes(v.write_buffer_bytes)
+    extra = "" if v.variant == BASE else f" [{v.variant}]"
+    users = "" if v.users == 1 else f", {v.users} users"
+    depth = "" if v.queue_depth == 1 else f", depth {v.queue_depth}"
+    return f"{v.device} {v.algorithm} read {read} write {write}{users}{depth}{extra}"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.errors import DataCorrupted
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.grace_hash_join import theory
-from harness.experiments.grace_hash_join.grid import BASE, Parameters
+from harness.experiments.grace_hash_join.grid import BASE, Cell, Parameters
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, CpuCosts, DeviceRequest, DeviceUnderTest
 from harness.workloads.tpch import (
     RECORD_BYTES,
@@ -44,26 +44,29 @@ class _Layout:
         return self.scratch + self.users * self.scratch_each
 
 
-def needed_bytes(point: Point) -> int:
+def needed_bytes(v: Cell) -> int:
     """See GraceHashJoin.needed_bytes."""
-    v = point.values
-    orders, lineitem = record_bounds(str(v["scale"]))
-    return _layout(orders, lineitem, _spec(v, CpuCosts()), int(v["users"])).total
+    orders, lineitem = record_bounds(v.scale)
+    return _layout(orders, lineitem, _spec(v, CpuCosts()), v.users).total
 
 
-def run_point(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
-    """See GraceHashJoin.run_point."""
-    v = point.values
-    inputs = join_inputs(raw, str(v["scale"]))
+def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """One join per user, side by side. Raises DataCorrupted if any result is wrong."""
+    return run_point(Cell.of(point), parameters, bench, raw)
+
+
+def run_point(v: Cell, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
+    """The same for a cell."""
+    inputs = join_inputs(raw, v.scale)
     records = len(inputs.orders), len(inputs.lineitem)
-    layout = _layout(*records, _spec(v, CpuCosts()), int(v["users"]))
-    variant = parameters.variants.get(str(v["variant"]))
+    layout = _layout(*records, _spec(v, CpuCosts()), v.users)
+    variant = parameters.variants.get(v.variant)
     with bench.open_device(
         DeviceRequest(
-            device=str(v["device"]),
+            device=v.device,
             needed_bytes=layout.total,
             overrides=variant.overrides if variant else {},
-            seed=int(v["repetition"]),
+            seed=v.repetition,
             trace=_is_traced(v),
         )
     ) as device:
@@ -77,14 +80,14 @@ def run_point(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> 
         return Measurement(metrics, _histograms(users), _trace(users), device.block_trace)
 
 
-def _spec(v: Mapping[str, Scalar], cpu: CpuCosts) -> _core.JoinSpec:
+def _spec(v: Cell, cpu: CpuCosts) -> _core.JoinSpec:
     return _core.JoinSpec(
-        algorithm=_core.Algorithm[str(v["algorithm"])],
-        read_buffer_bytes=int(v["read_buffer_bytes"]),
-        write_buffer_bytes=int(v["write_buffer_bytes"]),
-        input_io_bytes=int(v["input_io_bytes"]),
-        queue_depth=int(v["queue_depth"]),
-        hash_seed=int(v["repetition"]),
+        algorithm=_core.Algorithm[v.algorithm],
+        read_buffer_bytes=v.read_buffer_bytes,
+        write_buffer_bytes=v.write_buffer_bytes,
+        input_io_bytes=v.input_io_bytes,
+        queue_depth=v.queue_depth,
+        hash_seed=v.repetition,
         partition_cpu_ns=cpu.partition_ns,
         build_cpu_ns=cpu.build_ns,
         probe_cpu_ns=cpu.probe_ns,
@@ -93,14 +96,12 @@ def _spec(v: Mapping[str, Scalar], cpu: CpuCosts) -> _core.JoinSpec:
     )
 
 
-def _is_traced(v: Mapping[str, Scalar]) -> bool:
+def _is_traced(v: Cell) -> bool:
     """The smallest and the middle read buffer of figure 1, and two users of figure 3."""
-    plain = v["repetition"] == 0 and v["variant"] == BASE and v["queue_depth"] == 1
+    plain = v.repetition == 0 and v.variant == BASE and v.queue_depth == 1
     shown = {(1 << 20, 1), (16 << 20, 1), (4 << 20, 2)}
-    setting = (v["nominal_read_buffer_bytes"], v["users"])
-    return (
-        plain and v["algorithm"] == "grace" and v["write_buffer_bytes"] == 4096 and setting in shown
-    )
+    setting = (v.nominal_read_buffer_bytes, v.users)
+    return plain and v.algorithm == "grace" and v.write_buffer_bytes == 4096 and setting in shown
 
 
 def _layout(orders: int, lineitem: int, spec: _core.JoinSpec, users: int) -> _Layout:
@@ -187,19 +188,17 @@ def _trace(users: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.generic]]
     return {name: column[order] for name, column in columns.items()} if len(order) else {}
 
 
-def _theory(
-    v: Mapping[str, Scalar], inputs: JoinInputs, device: DeviceUnderTest
-) -> dict[str, float]:
+def _theory(v: Cell, inputs: JoinInputs, device: DeviceUnderTest) -> dict[str, float]:
     """The closed form beside the simulation, where there is a model to compare."""
-    if device.profile is None or device.host is None or v["users"] != 1 or v["queue_depth"] != 1:
+    if device.profile is None or device.host is None or v.users != 1 or v.queue_depth != 1:
         return {}
     shape = theory.Shape(
         records=(len(inputs.orders), len(inputs.lineitem)),
-        read_buffer_bytes=int(v["read_buffer_bytes"]),
-        write_buffer_bytes=int(v["write_buffer_bytes"]),
-        input_io_bytes=int(v["input_io_bytes"]),
+        read_buffer_bytes=v.read_buffer_bytes,
+        write_buffer_bytes=v.write_buffer_bytes,
+        input_io_bytes=v.input_io_bytes,
     )
-    if v["algorithm"] != "grace":
+    if v.algorithm != "grace":
         return {}
     partition_s, join_s = theory.predict(shape, device.profile, device.host)
     return {"theory_partition_s": partition_s, "theory_join_s": join_s}

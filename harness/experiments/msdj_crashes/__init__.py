@@ -34,7 +34,7 @@ class MsdjCrashes(Study):
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """The whole drive."""
         del parameters
-        return int(point.values["device_bytes"])
+        return grid.Cell.of(point).device_bytes
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """What was damaged, and what was seen on the way."""

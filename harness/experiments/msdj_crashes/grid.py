@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.dbms import page_writes
-from harness.experiments.base import Point, Scalar
+from harness.experiments import base
+from harness.experiments.base import Point
 from harness.system.filesystems import JOURNAL_BLOCKS
 from harness.units import format_bytes, parse_bytes
 
@@ -59,6 +61,26 @@ class Parameters(BaseModel):
     longest_load_s: float = Field(2.0, gt=0, le=600)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cell(base.Cell):
+    """A batch of cuts of one mode (dbms.page_writes.MODES)."""
+
+    variant: str
+    mode: str
+    repetition: int
+    cuts_planned: int
+    seed: int
+    warehouses: int
+    connections: int
+    buffer_pool_bytes: int
+    redo_bytes: int
+    journal_bytes: int
+    device_bytes: int
+    orders_before_load: int
+    shortest_load_s: float
+    longest_load_s: float
+
+
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every batch once; all modes have one before any has a second one."""
     modes = list(dict.fromkeys(parameters.modes))
@@ -70,7 +92,7 @@ def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
         for batch in range(parameters.batches)
         for mode in some
     ]
-    return [Point(values, _label(values)) for values in settings]
+    return [Point(cell, _label(cell)) for cell in settings]
 
 
 def _has_larger_journal(p: Parameters, mode: str) -> bool:
@@ -84,28 +106,28 @@ def _journal_bytes(p: Parameters, mode: str, variant: str) -> int:
     return max(parse_bytes(p.journal if variant == BASE else p.larger_journal), least_bytes)
 
 
-def _setting(p: Parameters, device: str, mode: str, batch: int, variant: str) -> dict[str, Scalar]:
+def _setting(p: Parameters, device: str, mode: str, batch: int, variant: str) -> Cell:
     """All modes of a batch have the same seed, and so the same moments."""
-    return {
-        "device": device,
-        "variant": variant,
-        "mode": mode,
-        "repetition": batch,
-        "cuts_planned": p.cuts,
-        "seed": p.seed * 1000 + batch,
-        "warehouses": p.warehouses,
-        "connections": p.connections,
-        "buffer_pool_bytes": parse_bytes(p.buffer_pool),
-        "redo_bytes": parse_bytes(p.redo),
-        "journal_bytes": _journal_bytes(p, mode, variant),
-        "device_bytes": parse_bytes(p.device_size),
-        "orders_before_load": p.orders_before_load,
-        "shortest_load_s": p.shortest_load_s,
-        "longest_load_s": p.longest_load_s,
-    }
+    return Cell(
+        device=device,
+        variant=variant,
+        mode=mode,
+        repetition=batch,
+        cuts_planned=p.cuts,
+        seed=p.seed * 1000 + batch,
+        warehouses=p.warehouses,
+        connections=p.connections,
+        buffer_pool_bytes=parse_bytes(p.buffer_pool),
+        redo_bytes=parse_bytes(p.redo),
+        journal_bytes=_journal_bytes(p, mode, variant),
+        device_bytes=parse_bytes(p.device_size),
+        orders_before_load=p.orders_before_load,
+        shortest_load_s=p.shortest_load_s,
+        longest_load_s=p.longest_load_s,
+    )
 
 
-def _label(values: dict[str, Scalar]) -> str:
-    title = page_writes.find(str(values["mode"])).title
-    batch = f"batch {int(values['repetition']) + 1} of {values['cuts_planned']} cuts"
-    return f"{title}, journal {format_bytes(float(values['journal_bytes']))}, {batch}"
+def _label(v: Cell) -> str:
+    title = page_writes.find(v.mode).title
+    batch = f"batch {v.repetition + 1} of {v.cuts_planned} cuts"
+    return f"{title}, journal {format_bytes(v.journal_bytes)}, {batch}"

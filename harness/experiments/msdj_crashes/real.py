@@ -15,7 +15,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -32,9 +32,9 @@ from harness.dbms.page_writes import PageWrites
 from harness.devices.live import LiveDevice
 from harness.devices.profiles import NamedRange
 from harness.errors import HarnessError, Interrupted, InvalidRun, ServerError, TargetError
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_crashes import outcomes
-from harness.experiments.msdj_crashes.grid import Parameters
+from harness.experiments.msdj_crashes.grid import Cell, Parameters
 from harness.experiments.msdj_crashes.markers import Markers, create
 from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
@@ -67,36 +67,32 @@ _DATA: Final = "data"
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """A batch of cuts of one mode."""
     del parameters
-    return run_point(point.values, bench, raw)
+    return run_point(Cell.of(point), bench, raw)
 
 
-def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
+def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
     """Cuts the power so often, and returns what was found each time.
 
-    `values`: device, device_bytes, mode (dbms/page_writes), cuts_planned, seed, warehouses,
-    connections, buffer_pool_bytes, redo_bytes, journal_bytes, orders_before_load, shortest_load_s,
-    longest_load_s.
     Where the kernel cannot mount the mode's file-system blocks there are no cuts, and a remark
     `not_run_because`. Raises HarnessError (also without bpftrace); whatever it started has ended
     then.
     """
-    v = dict(values)
-    mode = page_writes.find(str(v["mode"]))
+    mode = page_writes.find(v.mode)
     with bench.open_device(
         DeviceRequest(
-            device=str(v["device"]),
-            needed_bytes=int(v["device_bytes"]),
+            device=v.device,
+            needed_bytes=v.device_bytes,
             overrides=_STREAMS if mode.journal_stream else {},
-            seed=int(v["seed"]),
-            size_bytes=int(v["device_bytes"]),
+            seed=v.seed,
+            size_bytes=v.device_bytes,
         )
     ) as device:
         drive = device.drive
         assert drive is not None, "a real drive's power cannot be cut"
-        refused = _refused(drive, mode, v)
+        refused = _refused(drive, mode, v.journal_bytes)
         if refused:
             return Measurement(outcomes.metrics([]), remarks={"not_run_because": refused})
-        with _loaded(int(v["warehouses"]), raw) as loaded:
+        with _loaded(v.warehouses, raw) as loaded:
             found = _run(_Batch(v, bench, drive, mode, loaded), loaded.parent)
     return Measurement(outcomes.metrics(found), outcomes.series(found))
 
@@ -118,14 +114,14 @@ def _with_pages(outcome: Outcome, pages: pd.DataFrame, begin_ns: int, end_ns: in
     return replace(outcome, journaled_pages=len(mine), split_pages=split)
 
 
-def _refused(drive: LiveDevice, mode: PageWrites, values: Mapping[str, Any]) -> str:
+def _refused(drive: LiveDevice, mode: PageWrites, journal_bytes: int) -> str:
     """Why the kernel mounts no file system with such blocks; empty if it does.
 
     Blocks that are no larger than a page of memory can always be mounted: a failure is an error.
     """
     if mode.file_system_block_bytes <= os.sysconf("SC_PAGE_SIZE"):
         return ""
-    spec = _ext4(mode, int(values["journal_bytes"]))
+    spec = _ext4(mode, journal_bytes)
     _make(drive, mode, spec)
     try:
         with filesystems.mounted(drive.path, spec):
@@ -173,33 +169,33 @@ class _Batch:
     `spans`: in which time (CLOCK_BOOTTIME, ns) the drive took its time before each cut.
     """
 
-    values: dict[str, Any]
+    cell: Cell
     bench: Bench
     drive: LiveDevice
     mode: PageWrites
     loaded: Path
 
     def __post_init__(self) -> None:
-        self._chance = random.Random(int(self.values["seed"]))  # noqa: S311 - no secret
+        self._chance = random.Random(self.cell.seed)  # noqa: S311 - no secret
         self.spans: list[tuple[int, int]] = []
-        self._spec = _ext4(self.mode, int(self.values["journal_bytes"]))
+        self._spec = _ext4(self.mode, self.cell.journal_bytes)
         self._settings = InnodbSettings(
             doublewrite="on" if self.mode.doublewrite else "off",
-            buffer_pool_bytes=int(self.values["buffer_pool_bytes"]),
-            redo_bytes=int(self.values["redo_bytes"]),
+            buffer_pool_bytes=self.cell.buffer_pool_bytes,
+            redo_bytes=self.cell.redo_bytes,
             io_capacity_pages_per_s=_IO_PAGES_PER_S,
             others=_EAGER,
         )
 
     def run(self) -> list[Outcome]:
         """All cuts, one after the other."""
-        return [self._cut() for _ in range(int(self.values["cuts_planned"]))]
+        return [self._cut() for _ in range(self.cell.cuts_planned)]
 
     def _cut(self) -> Outcome:
         if self.bench.cancel.is_set:
             raise Interrupted("cancelled: what was finished is kept")
         self._restore()
-        bounds_s = float(self.values["shortest_load_s"]), float(self.values["longest_load_s"])
+        bounds_s = self.cell.shortest_load_s, self.cell.longest_load_s
         moment_s = self._chance.uniform(*bounds_s)
         with self._mounted() as folder:
             markers, cut = self._load_until(moment_s, folder / _DATA)
@@ -228,7 +224,7 @@ class _Batch:
     def _load_until(self, moment_s: float, data: Path) -> tuple[Markers, dict[str, int]]:
         """Runs the load, cuts the power, and kills the server, which has been cut, too."""
         job = Job(
-            int(self.values["connections"]),
+            self.cell.connections,
             processes=1,
             warm_up_s=0,
             measured_s=_UNENDING_S,
@@ -259,7 +255,7 @@ class _Batch:
         """Until the load is under way: its clients connect first."""
         deadline_s = time.monotonic() + _START_LIMIT_S
         with connected(address) as connection:
-            least = _orders(connection) + int(self.values["orders_before_load"])
+            least = _orders(connection) + self.cell.orders_before_load
             while _orders(connection) < least:
                 if time.monotonic() > deadline_s:
                     raise InvalidRun(f"too few orders in {_START_LIMIT_S:g} s: choose fewer")

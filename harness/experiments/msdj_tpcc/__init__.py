@@ -47,15 +47,14 @@ class MsdjTpcc(Study):
         Raises TargetError for a mode that real drives were not given what they need for.
         """
         found = grid.points(parameters, bench.devices)
-        for v in (point.values for point in found):
-            placement = real.placement(page_writes.find(str(v["mode"])))
-            bench.check_placement(str(v["device"]), placement)
+        for cell in map(grid.Cell.of, found):
+            bench.check_placement(cell.device, real.placement(page_writes.find(cell.mode)))
         return found
 
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """The whole drive, which is aged, or room for the database as it grows."""
         del parameters
-        return real.needed_bytes(point.values)
+        return real.needed_bytes(grid.Cell.of(point))
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """What the model's host wrote; the intervals are given."""

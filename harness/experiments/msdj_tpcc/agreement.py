@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from harness.experiments.base import Agreement, Measurement, Runs, Scalar
+from harness.experiments.base import Agreement, Measurement, Runs
 from harness.experiments.beside import here_or_published
 from harness.experiments.msdj_tpcc import model
+from harness.experiments.msdj_tpcc.grid import Cell
 from harness.experiments.msdj_tpcc.written import SHARES, TABLES
 from harness.tiers.simulated import SimulatedBench
 
@@ -49,17 +50,15 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
-        names = list(session.points[0].values)
     results = here_or_published(runs, results)
     profiles, host = runs.project.profiles, runs.host_name()
     rows = []
     with SimulatedBench(profiles, devices, host, overrides) as simulated:
         for point in results.table.to_dict("records"):
-            values = {name: point[name] for name in names}
-            cpu_ns, found = _as_fast(values, float(point["tpmc"]), simulated)
+            cpu_ns, found = _as_fast(Cell.read(point), float(point["tpmc"]), simulated)
             emulated = compared(point, results.series[str(point["point"])])
             rows.append(
-                {name: values[name] for name in _VALUES}
+                {name: point[name] for name in _VALUES}
                 | {"transaction_cpu_ms": cpu_ns / 1e6}
                 | _beside(emulated, compared(found.metrics, found.series))
                 | {"tpmc_emulated": point["tpmc"], "tpmc_simulated": found.metrics["tpmc"]}
@@ -67,9 +66,7 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
 
 
-def _as_fast(
-    values: Mapping[str, Scalar], tpmc: float, bench: SimulatedBench
-) -> tuple[int, Measurement]:
+def _as_fast(cell: Cell, tpmc: float, bench: SimulatedBench) -> tuple[int, Measurement]:
     """The point with the transaction's processor time (ns) that gives this throughput.
 
     Bisection of its logarithm. A drive that bounds throughput leaves it below.
@@ -77,7 +74,7 @@ def _as_fast(
     least, most = _LEAST_CPU_NS, _MOST_CPU_NS
     for _ in range(_HALVINGS):
         cpu_ns = round(math.sqrt(least * most))
-        found = model.run_point(values, {**_SERVER, "transaction_cpu": f"{cpu_ns} ns"}, bench)
+        found = model.run_point(cell, {**_SERVER, "transaction_cpu": f"{cpu_ns} ns"}, bench)
         ratio = found.metrics["tpmc"] / tpmc
         if abs(ratio - 1) <= _PACE_RATIO:
             break

@@ -20,7 +20,7 @@ from harness.dbms.mysql import Server
 from harness.errors import BadParameter, HarnessError, MissingTool, ServerError
 from harness.experiments.base import Measurement, Point, Results, Runs
 from harness.experiments.judged import judged
-from harness.experiments.msdj_tpcc import go_tpc, model
+from harness.experiments.msdj_tpcc import go_tpc, grid, model
 from harness.experiments.msdj_tpcc.grid import BASE
 from harness.goals import Goal
 from harness.paths import Project
@@ -66,7 +66,7 @@ def _modelled(runs: Runs, console: Console) -> Iterator[Goal]:
 
         def one(point: Point) -> tuple[Measurement, float]:
             begin = time.monotonic()
-            return model.run_point(point.values, {}, bench), time.monotonic() - begin
+            return model.run_point(grid.Cell.of(point), {}, bench), time.monotonic() - begin
 
         begin = time.monotonic()
         with ThreadPoolExecutor(bench.parallel) as pool:

@@ -76,7 +76,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
 
 def _cell(cells: Sequence[Point], parameters: Parameters) -> Point:
     """The grid's first journal, without streams."""
-    least = min((int(p.values["journal_bytes"]) for p in cells), default=0)
+    least = min((grid.Cell.of(p).journal_bytes for p in cells), default=0)
     wanted = {"device": DEVICE, "mode": MODE, "journal_bytes": least}
     for point in cells:
         if all(point.values[name] == value for name, value in wanted.items()):
@@ -88,7 +88,7 @@ def _cell(cells: Sequence[Point], parameters: Parameters) -> Point:
 
 
 def _run(point: Point, bench: SimulatedBench, overprovision_ratio: float) -> Measurement:
-    return model.run_point(point.values, {FITTED: str(overprovision_ratio)}, bench)
+    return model.run_point(grid.Cell.of(point), {FITTED: str(overprovision_ratio)}, bench)
 
 
 def run(runs: Runs) -> Calibrated:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.dbms import page_writes
 from harness.errors import BadParameter, UnknownName
-from harness.experiments.base import Point, Scalar
+from harness.experiments import base
+from harness.experiments.base import Point, unique
 from harness.units import format_bytes, parse_bytes
 
 SCALES: Final = {"smoke": 1 / 100, "small": 1 / 25, "paper": 1.0}
@@ -110,28 +112,55 @@ class Parameters(BaseModel):
     seeds: list[int] = Field(default=[1], min_length=1)
     variants: dict[str, Variant] = {}
 
-    def overrides(self, point: Point) -> Mapping[str, str]:
-        """Profile parameters of the point's variant."""
-        variant = self.variants.get(str(point.values["variant"]))
-        return variant.overrides if variant else {}
-
     @property
     def ratio(self) -> float:
         """What `scale` stands for."""
         return SCALES[self.scale]
 
+    def overrides_of(self, variant: str) -> dict[str, str]:
+        """The profile parameters that a variant changes."""
+        return dict(self.variants[variant].overrides) if variant in self.variants else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(base.Cell):
+    """TPC-C in one mode (dbms.page_writes.MODES); sizes and times are already scaled.
+
+    `size_ratio_to_paper`: sizes and rhythms, such as the journal's commits, are the paper's times
+    this. `device_bytes`: of the drive, 0: as it is. `filled_ratio`: of the drive, which other data
+    fills in order first; `ageing_bytes`: the region that is then overwritten at random. `warm_up_s`
+    and `measured_s` are of the device's time. `page_cache_bytes`: of the host, besides the server's
+    own memory.
+    """
+
+    variant: str
+    mode: str
+    journal_bytes: int
+    warehouses: int
+    connections: int
+    warm_up_s: float
+    measured_s: float
+    buffer_pool_bytes: int
+    redo_bytes: int
+    redo_on: str
+    doublewrite_on: str
+    page_cache_bytes: int
+    device_bytes: int
+    ageing_bytes: int
+    filled_ratio: float
+    size_ratio_to_paper: float
+    seed: int
+
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every cell once, in a fixed order. Raises BadParameter for a variant that varies nothing."""
-    unique: dict[str, Point] = {}
-    for values in _settings(parameters, devices):
-        variant = parameters.variants.get(str(values["variant"]))
-        depends = {k: str(v) for k, v in variant.overrides.items()} if variant else {}
-        unique.setdefault((point := Point(values, _label(values), depends)).id, point)
-    return list(unique.values())
+    return unique(
+        Point(cell, _label(cell), parameters.overrides_of(cell.variant))
+        for cell in _settings(parameters, devices)
+    )
 
 
-def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:
+def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
     for device in devices:
         for seed in p.seeds:
             # The longest journal first: its points take longest.
@@ -158,34 +187,33 @@ def _varied(p: Parameters, name: str, variant: Variant) -> Parameters:
 
 def _setting(
     p: Parameters, device: str, mode: str, journal: str, seed: int, variant: str = BASE
-) -> dict[str, Scalar]:
+) -> Cell:
     def scaled(size: str, least_bytes: int = 0) -> int:
         return max(int(parse_bytes(size) * p.ratio), least_bytes) >> 12 << 12
 
-    return {
-        "device": device,
-        "variant": variant,
-        "mode": mode,
-        "journal_bytes": scaled(journal, LEAST_JOURNAL_BYTES),
-        "warehouses": max(round(p.warehouses * p.ratio), 1),
-        "connections": p.connections,
-        "warm_up_s": p.warm_up_s * p.ratio,
-        "measured_s": max(p.measured_s * p.ratio, min(p.measured_s, _LEAST_MEASURED_S)),
-        "buffer_pool_bytes": scaled(p.buffer_pool, LEAST_BUFFER_POOL_BYTES),
-        "redo_bytes": scaled(p.redo, LEAST_REDO_BYTES),
-        "redo_on": p.redo_on,
-        "doublewrite_on": p.doublewrite_on,
-        "page_cache_bytes": scaled(p.page_cache),
-        "device_bytes": scaled(p.device) if p.device else 0,
-        "ageing_bytes": scaled(p.ageing),
-        "filled_ratio": p.filled_ratio,
-        "size_ratio_to_paper": p.size_ratio * p.ratio,
-        "seed": seed,
-    }
+    return Cell(
+        device=device,
+        variant=variant,
+        mode=mode,
+        journal_bytes=scaled(journal, LEAST_JOURNAL_BYTES),
+        warehouses=max(round(p.warehouses * p.ratio), 1),
+        connections=p.connections,
+        warm_up_s=p.warm_up_s * p.ratio,
+        measured_s=max(p.measured_s * p.ratio, min(p.measured_s, _LEAST_MEASURED_S)),
+        buffer_pool_bytes=scaled(p.buffer_pool, LEAST_BUFFER_POOL_BYTES),
+        redo_bytes=scaled(p.redo, LEAST_REDO_BYTES),
+        redo_on=p.redo_on,
+        doublewrite_on=p.doublewrite_on,
+        page_cache_bytes=scaled(p.page_cache),
+        device_bytes=scaled(p.device) if p.device else 0,
+        ageing_bytes=scaled(p.ageing),
+        filled_ratio=p.filled_ratio,
+        size_ratio_to_paper=p.size_ratio * p.ratio,
+        seed=seed,
+    )
 
 
-def _label(values: dict[str, Scalar]) -> str:
-    extra = "" if values["variant"] == BASE else f" [{values['variant']}]"
-    title = page_writes.find(str(values["mode"])).title
-    journal = format_bytes(float(values["journal_bytes"]))
-    return f"{values['device']} {title}, journal {journal}{extra}"
+def _label(v: Cell) -> str:
+    extra = "" if v.variant == BASE else f" [{v.variant}]"
+    title = page_writes.find(v.mode).title
+    return f"{v.device} {title}, journal {format_bytes(v.journal_bytes)}{extra}"

@@ -20,9 +20,9 @@ from harness.dbms import page_writes
 from harness.devices import scaling
 from harness.devices.profiles import Innodb, SsdProfile
 from harness.errors import BadParameter, UnknownName
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_tpcc import written
-from harness.experiments.msdj_tpcc.grid import Parameters
+from harness.experiments.msdj_tpcc.grid import Cell, Parameters
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import ModelledStack, SimulatedBench
 from harness.workloads.tpcc.inputs import KINDS
@@ -58,32 +58,30 @@ _APART: Final = ("journal", "doublewrite", "redo")
 def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
     """One mode with one journal: ageing, load, warm-up, and the measured interval."""
     del raw
-    return run_point(point.values, parameters.overrides(point), bench)
+    return run_point(Cell.of(point), parameters.overrides_of(Cell.of(point).variant), bench)
 
 
-def run_point(
-    v: Mapping[str, Scalar], overrides: Mapping[str, str], bench: SimulatedBench
-) -> Measurement:
-    """One mode with one journal. `v` as in grid.points.
+def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> Measurement:
+    """One mode with one journal.
 
     Raises BadParameter, DiskFull, Interrupted.
     """
-    stack = bench.stack(DeviceRequest(device=str(v["device"]), overrides=overrides))
+    stack = bench.stack(DeviceRequest(device=v.device, overrides=overrides))
     result = simulate(stack, v, bench.cancel)
     samples = result["samples"]
     return Measurement(metrics(samples, result, v), series(samples, result))
 
 
-def simulate(stack: ModelledStack, v: Mapping[str, Scalar], cancel: _core.Cancel) -> dict[str, Any]:
+def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, Any]:
     """`_core.run_tpcc` of a point's values on that stack. Raises as `run_point`."""
     host = stack.host
     if host.innodb is None or host.ext4 is None:
         raise BadParameter(f"host profile {host.title}: needs innodb and ext4 for this study")
-    mode = page_writes.find(str(v["mode"]))
+    mode = page_writes.find(v.mode)
     if mode.file_system_block_bytes != page_writes.PageWrites.file_system_block_bytes:
         raise BadParameter(f"{mode.title}: the simulated tier journals blocks of 4 KiB only")
     drive = _drive(stack, v, journal_stream=mode.journal_stream)
-    ratio = float(v["size_ratio_to_paper"])
+    ratio = v.size_ratio_to_paper
     return _core.run_tpcc(
         drive.to_core(),
         host.to_core(),
@@ -92,23 +90,23 @@ def simulate(stack: ModelledStack, v: Mapping[str, Scalar], cancel: _core.Cancel
             **_engine(host.innodb, v),
             data_journal=mode.journal_mode == "journal",
             doublewrite=mode.doublewrite,
-            journal_bytes=int(v["journal_bytes"]),
+            journal_bytes=v.journal_bytes,
             journal_stream=_JOURNAL_STREAM if mode.journal_stream else 0,
             commit_ns=int(host.ext4.commit_interval.value * ratio),
             dirty_expire_ns=int(host.innodb.dirty_expire.value * ratio),
-            warm_up_ns=int(float(v["warm_up_s"]) * 1e9),
-            measured_ns=int(float(v["measured_s"]) * 1e9),
-            sample_ns=int(float(v["measured_s"]) * 1e9) // _SAMPLES,
-            aged_bytes=min(int(v["ageing_bytes"]), drive.parameters.capacity.value),
+            warm_up_ns=int(v.warm_up_s * 1e9),
+            measured_ns=int(v.measured_s * 1e9),
+            sample_ns=int(v.measured_s * 1e9) // _SAMPLES,
+            aged_bytes=min(v.ageing_bytes, drive.parameters.capacity.value),
             aged_block_bytes=_AGED_BLOCK_BYTES,
         ),
-        float(v["filled_ratio"]),
+        v.filled_ratio,
         cancel,
     )
 
 
-def _workload(innodb: Innodb, v: Mapping[str, Scalar]) -> dict[str, Any]:
-    warehouses, connections = int(v["warehouses"]), int(v["connections"])
+def _workload(innodb: Innodb, v: Cell) -> dict[str, Any]:
+    warehouses, connections = v.warehouses, v.connections
     loaded_pages = warehouses * _PAGES_PER_WAREHOUSE
     return {
         "warehouses": warehouses,
@@ -116,7 +114,7 @@ def _workload(innodb: Innodb, v: Mapping[str, Scalar]) -> dict[str, Any]:
         "rows_per_page": _ROWS_PER_PAGE,
         "page_bytes": _PAGE_BYTES,
         "most_pages": loaded_pages + int(loaded_pages * _GROWTH_RATIO) + _LEAST_GROWTH_PAGES,
-        "seed": int(v["seed"]),
+        "seed": v.seed,
         "undo_pages": connections * innodb.undo_pages_per_connection.value,
         "undo_bytes_per_change": innodb.undo_per_change.value,
         "redo_update_bytes": innodb.redo_update.value,
@@ -128,19 +126,19 @@ def _workload(innodb: Innodb, v: Mapping[str, Scalar]) -> dict[str, Any]:
     }
 
 
-def _engine(innodb: Innodb, v: Mapping[str, Scalar]) -> dict[str, Any]:
+def _engine(innodb: Innodb, v: Cell) -> dict[str, Any]:
     return {
-        "buffer_pool_bytes": int(v["buffer_pool_bytes"]),
+        "buffer_pool_bytes": v.buffer_pool_bytes,
         "flush_batch_pages": innodb.flush_batch_pages.value,
         "lru_scan_depth": innodb.lru_scan_depth.value,
         "most_dirty_ratio": innodb.most_dirty.value,
         "flush_age_ratio": innodb.flush_age.value,
-        "doublewrite_elsewhere": v["doublewrite_on"] == "elsewhere",
+        "doublewrite_elsewhere": v.doublewrite_on == "elsewhere",
         "doublewrite_bytes": innodb.doublewrite_area.value,
-        "redo_elsewhere": v["redo_on"] == "elsewhere",
+        "redo_elsewhere": v.redo_on == "elsewhere",
         "sync_commits_inode": _commits_inode(innodb.file_sync.value),
-        "redo_bytes": int(v["redo_bytes"]),
-        "page_cache_bytes": max(int(v["page_cache_bytes"]), _LEAST_PAGE_CACHE_BYTES),
+        "redo_bytes": v.redo_bytes,
+        "page_cache_bytes": max(v.page_cache_bytes, _LEAST_PAGE_CACHE_BYTES),
         "page_copy_cpu_ns": innodb.page_copy_cpu.value,
         "other_drive_rate_bytes_per_s": innodb.other_drive_rate.value,
         "other_drive_latency_ns": innodb.other_drive_latency.value,
@@ -154,7 +152,7 @@ def _commits_inode(file_sync: str) -> bool:
     return known[file_sync]
 
 
-def _drive(stack: ModelledStack, v: Mapping[str, Scalar], *, journal_stream: bool) -> SsdProfile:
+def _drive(stack: ModelledStack, v: Cell, *, journal_stream: bool) -> SsdProfile:
     """The drive, of the point's size; what tells the journal's writes apart is their place."""
     profile = stack.device
     if not isinstance(profile, SsdProfile):
@@ -163,7 +161,7 @@ def _drive(stack: ModelledStack, v: Mapping[str, Scalar], *, journal_stream: boo
         raise BadParameter(
             f"{profile.title}: has {profile.parameters.streams.value} stream, MS-DJ needs two"
         )
-    size_bytes = int(v["device_bytes"])
+    size_bytes = v.device_bytes
     if size_bytes:
         profile = scaling.scaled_to(profile, size_bytes)
     values: dict[str, Any] = {"placement": "range" if journal_stream else "none"}
@@ -172,7 +170,7 @@ def _drive(stack: ModelledStack, v: Mapping[str, Scalar], *, journal_stream: boo
 
 
 def metrics(
-    samples: Sequence[Mapping[str, Any]], result: Mapping[str, Any], v: Mapping[str, Scalar]
+    samples: Sequence[Mapping[str, Any]], result: Mapping[str, Any], v: Cell
 ) -> dict[str, int | float]:
     """The flat record of the measured interval; names as on the tiers with a real server."""
     first, last = samples[0], samples[-1]
@@ -201,12 +199,12 @@ def _written_bytes(counted: Mapping[str, int], device: Mapping[str, int]) -> dic
 
 
 def _accesses(
-    counted: Mapping[str, int], device: Mapping[str, int], v: Mapping[str, Scalar]
+    counted: Mapping[str, int], device: Mapping[str, int], v: Cell
 ) -> dict[str, int | float]:
     """How often the journal and the rest of the drive are accessed for their size (figure 1)."""
     sector = 512
-    sizes = {"journal": int(v["journal_bytes"])}
-    sizes["rest"] = int(v["device_bytes"]) - sizes["journal"]
+    sizes = {"journal": v.journal_bytes}
+    sizes["rest"] = v.device_bytes - sizes["journal"]
     requests = {"journal": counted["journal_requests"]}
     requests["rest"] = device["read_ios"] + device["write_ios"] - requests["journal"]
     moved = {"journal": counted["journal_written_bytes"]}

@@ -34,9 +34,9 @@ from harness.devices.model import waf_of
 from harness.devices.profiles import NamedRange
 from harness.devices.write_shares import Sampler, Writes
 from harness.errors import BadParameter, DataCorrupted, InvalidRun, TargetError, TraceIncomplete
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_tpcc import written
-from harness.experiments.msdj_tpcc.grid import Parameters
+from harness.experiments.msdj_tpcc.grid import Cell, Parameters
 from harness.experiments.msdj_tpcc.written import Layout
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
@@ -87,45 +87,39 @@ _STATES: Final = ("buffer_pool_dirty_pages", "history_list_length", "uptime_s")
 _JBD2: Final = Path("/proc/fs/jbd2")
 
 
-def needed_bytes(values: Mapping[str, Scalar]) -> int:
+def needed_bytes(v: Cell) -> int:
     """The whole drive, or, where that is as large as it is, room for the database as it grows."""
-    return _drive_bytes(values) + DATA_OFFSET_BYTES
+    return _drive_bytes(v) + DATA_OFFSET_BYTES
 
 
-def _drive_bytes(values: Mapping[str, Scalar]) -> int:
-    if size := int(values["device_bytes"]):
-        return size
-    data = 2 * int(values["warehouses"]) * _WAREHOUSE_BYTES
-    return data + int(values["journal_bytes"]) + int(values["redo_bytes"]) + _SYSTEM_BYTES
+def _drive_bytes(v: Cell) -> int:
+    if v.device_bytes:
+        return v.device_bytes
+    data = 2 * v.warehouses * _WAREHOUSE_BYTES
+    return data + v.journal_bytes + v.redo_bytes + _SYSTEM_BYTES
 
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """One mode with one journal: ageing, load, warm-up, and the measured interval."""
-    return run_point(point.values, bench, raw, parameters.overrides(point))
+    return run_point(Cell.of(point), bench, raw, parameters.overrides_of(Cell.of(point).variant))
 
 
 def run_point(
-    values: Mapping[str, Scalar],
+    v: Cell,
     bench: Bench,
     raw: Path,
     overrides: Mapping[str, str] | None = None,
+    *,
+    small_warehouses: bool = False,
 ) -> Measurement:
     """Runs TPC-C in one mode and returns what it did, and what was written where.
 
-    `values`: device, device_bytes (the drive's size; 0: as it is), mode (dbms.page_writes.MODES),
-    journal_bytes, filled_ratio (of the drive, which other data fills in order first), ageing_bytes
-    (the region that fio then overwrites at random), size_ratio_to_paper (sizes and rhythms, such as
-    the journal's commits, are the paper's times this), warehouses, connections, warm_up_s and
-    measured_s (of the device's time), buffer_pool_bytes, redo_bytes, redo_on (REDO_PLACES),
-    page_cache_bytes (of the host, besides the server's own); optionally
-    seed, and `reduced` warehouses of a hundredth of the standard's size. `overrides`: parameters of
-    a modelled drive. Raises HarnessError:
-    DataCorrupted if one of TPC-C's twelve conditions or a page's checksum does not hold, InvalidRun
-    if the drive's replies left late or its count of the journal is not the kernel's. Whatever it
-    started has ended then.
+    `overrides`: parameters of a modelled drive. `small_warehouses`: they have a hundredth of the
+    standard's size. Raises HarnessError: DataCorrupted if one of TPC-C's twelve conditions or a
+    page's checksum does not hold, InvalidRun if the drive's replies left late or its count of the
+    journal is not the kernel's. Whatever it started has ended then.
     """
-    v = dict(values)
-    mode = page_writes.find(str(v["mode"]))
+    mode = page_writes.find(v.mode)
     _check(v, mode)
     mysql.find_programs()
     traces = raw.absolute() / "msdj_tpcc"
@@ -133,11 +127,11 @@ def run_point(
     with (
         bench.open_device(
             DeviceRequest(
-                device=str(v["device"]),
+                device=v.device,
                 needed_bytes=needed_bytes(v),
                 overrides={**(overrides or {}), **placement(mode)},
-                seed=int(v.get("seed", 0)),
-                size_bytes=int(v["device_bytes"]),
+                seed=v.seed,
+                size_bytes=v.device_bytes,
             )
         ) as device,
         leases.open_lease() as lease,
@@ -146,13 +140,14 @@ def run_point(
         _use(device, v)
         with device.filesystem(
             Ext4Spec(
-                dirty_bytes=round(_DIRTY_RATIO * int(v["page_cache_bytes"])),
+                dirty_bytes=round(_DIRTY_RATIO * v.page_cache_bytes),
                 journal_mode=mode.journal_mode,
-                journal_bytes=int(v["journal_bytes"]),
-                commit_s=filesystems.COMMIT_S * float(v["size_ratio_to_paper"]),
+                journal_bytes=v.journal_bytes,
+                commit_s=filesystems.COMMIT_S * v.size_ratio_to_paper,
             )
         ) as folder:
-            point = _Point(v, mode, bench, device, folder, _settings(v, mode, device, redo))
+            settings = _settings(v, mode, device, redo)
+            point = _Point(v, mode, bench, device, folder, settings, small_warehouses)
             measured = point.run(lease.new_folder(traces, "recording-") / "block.parquet")
             assert measured.block_trace is not None
             kept = traces / "block.parquet"
@@ -160,17 +155,17 @@ def run_point(
         return replace(measured, block_trace=kept)
 
 
-def _check(v: Mapping[str, Any], mode: PageWrites) -> None:
-    if v["redo_on"] not in REDO_PLACES:
-        raise BadParameter(f"redo_on {v['redo_on']!r}: one of {', '.join(REDO_PLACES)}")
-    if v.get("doublewrite_on", "device") != "device":
+def _check(v: Cell, mode: PageWrites) -> None:
+    if v.redo_on not in REDO_PLACES:
+        raise BadParameter(f"redo_on {v.redo_on!r}: one of {', '.join(REDO_PLACES)}")
+    if v.doublewrite_on != "device":
         raise TargetError(
             "a real server has its doublewrite buffer beside its data: doublewrite_on elsewhere is "
             "for the tier simulated"
         )
     if mode.file_system_block_bytes != _BLOCK_BYTES:
         raise TargetError(
-            f"mode {v['mode']} wants file-system blocks of {mode.file_system_block_bytes} B, which "
+            f"mode {v.mode} wants file-system blocks of {mode.file_system_block_bytes} B, which "
             "this tier does not make: use another mode"
         )
 
@@ -180,28 +175,28 @@ def placement(mode: PageWrites) -> dict[str, str]:
     return {"placement": "range" if mode.journal_stream else "none"}
 
 
-def _use(device: DeviceUnderTest, v: Mapping[str, Any]) -> None:
+def _use(device: DeviceUnderTest, v: Cell) -> None:
     """What the drive has seen before the file system is made on it, nothing of it discarded."""
     drive = _drive_bytes(v)
-    filled = round(float(v.get("filled_ratio", 0.0)) * drive) // _AGEING_BYTES * _AGEING_BYTES
+    filled = round(v.filled_ratio * drive) // _AGEING_BYTES * _AGEING_BYTES
     if filled:
         once = Ageing(region_bytes=filled, written_bytes=filled, block_bytes=_AGEING_BYTES)
         device.age(replace(once, pattern="sequential"))
-    aged = min(int(v["ageing_bytes"]), drive) // _AGEING_BYTES * _AGEING_BYTES
+    aged = min(v.ageing_bytes, drive) // _AGEING_BYTES * _AGEING_BYTES
     if aged:
         twice = Ageing(
             region_bytes=aged,
             written_bytes=_AGEING_PASSES * aged,
             block_bytes=_AGEING_BYTES,
-            seed=int(v.get("seed", 0)),
+            seed=v.seed,
         )
         device.age(twice)
 
 
 @contextmanager
-def _redo_folder(v: Mapping[str, Any], raw: Path) -> Iterator[Path | None]:
+def _redo_folder(v: Cell, raw: Path) -> Iterator[Path | None]:
     """Where the redo log is, if that is not on the device under test."""
-    if v["redo_on"] == "device":
+    if v.redo_on == "device":
         yield None
         return
     with mysql.new_folder(mysql.folder_below(raw)) as folder:
@@ -209,12 +204,12 @@ def _redo_folder(v: Mapping[str, Any], raw: Path) -> Iterator[Path | None]:
 
 
 def _settings(
-    v: Mapping[str, Any], mode: PageWrites, device: DeviceUnderTest, redo: Path | None
+    v: Cell, mode: PageWrites, device: DeviceUnderTest, redo: Path | None
 ) -> InnodbSettings:
     return InnodbSettings(
         doublewrite="on" if mode.doublewrite else "off",
-        buffer_pool_bytes=int(v["buffer_pool_bytes"]),
-        redo_bytes=int(v["redo_bytes"]),
+        buffer_pool_bytes=v.buffer_pool_bytes,
+        redo_bytes=v.redo_bytes,
         redo_folder=redo,
         io_capacity_pages_per_s=max(_CAPACITY_PAGES_PER_S // device.slowdown, 100),
     )
@@ -247,12 +242,13 @@ class _Measured:
 class _Point:
     """What a point runs on."""
 
-    values: dict[str, Any]
+    cell: Cell
     mode: PageWrites
     bench: Bench
     device: DeviceUnderTest
     folder: Path
     settings: InnodbSettings
+    small_warehouses: bool
     looks: list[_Look] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -269,7 +265,7 @@ class _Point:
             self._load(server, address)
             memory = self._bounded(server)
             self.device.begin()
-            self._run_clients(server, memory, address, float(self.values["warm_up_s"]))
+            self._run_clients(server, memory, address, self.cell.warm_up_s)
             measured = self._measure(server, memory, address, trace)
             with self.device.unpaced():
                 consistency.assure(address)
@@ -288,17 +284,17 @@ class _Point:
         }
         series = {
             **_amplification(measured.samples),
-            **_rates(measured.run, float(self.values["measured_s"]), self.device.slowdown),
+            **_rates(measured.run, self.cell.measured_s, self.device.slowdown),
             **written.page_series(measured.trace, places, self.settings.page_bytes),
         }
         return Measurement(metrics, series, block_trace=measured.trace)
 
     def _load(self, server: Server, address: Mapping[str, Any]) -> None:
-        warehouses = int(self.values["warehouses"])
-        scale = reduced(warehouses) if self.values.get("reduced") else Scale(warehouses)
+        warehouses = self.cell.warehouses
+        scale = reduced(warehouses) if self.small_warehouses else Scale(warehouses)
         loading.load(
             address,
-            Population(scale, seed=int(self.values.get("seed", 0))),
+            Population(scale, seed=self.cell.seed),
             processes=_PROCESSES,
             is_cancelled=self._is_cancelled,
             watch=server.check,
@@ -310,11 +306,11 @@ class _Point:
     def _bounded(self, server: Server) -> ServerMemory:
         """From now on the page cache is no larger than it is to be."""
         assert server.cgroup is not None
-        clients = int(self.values["connections"]) * _CLIENT_BYTES
+        clients = self.cell.connections * _CLIENT_BYTES
         memory = ServerMemory(
             server.cgroup,
             limit_bytes=0,
-            page_cache_bytes=int(self.values["page_cache_bytes"]),
+            page_cache_bytes=self.cell.page_cache_bytes,
             expected_bytes=clients + _SERVER_BYTES,
         )
         memory.look()
@@ -331,17 +327,17 @@ class _Point:
 
         if not time_s:
             return None
-        connections = int(self.values["connections"])
+        connections = self.cell.connections
         processes = min(_PROCESSES, connections)
         clock_s = time_s * self.device.slowdown
-        job = Job(connections, processes, 0.0, clock_s, seed=int(self.values.get("seed", 0)) + 1)
+        job = Job(connections, processes, 0.0, clock_s, seed=self.cell.seed + 1)
         return driver.run(address, job, is_cancelled=self._is_cancelled, watch=watch)
 
     def _measure(
         self, server: Server, memory: ServerMemory, address: Mapping[str, Any], trace: Path
     ) -> _Measured:
         """The interval, recorded from one standstill to the next."""
-        measured_s = float(self.values["measured_s"])
+        measured_s = self.cell.measured_s
         own = self.device.counted if self.device.counted() else None
         sampler = Sampler(self.device.writes, measured_s * self.device.slowdown / _SAMPLES)
         with ExitStack() as recording:
@@ -394,7 +390,7 @@ class _Point:
         """By the block trace, and of a journal's own device by the kernel's counters."""
         found = written.accesses(measured.trace, places, _size_of(self.block_device))
         if moved := self._journal_moved():
-            return {**found, **_densities(moved, int(self.values["journal_bytes"]))}
+            return {**found, **_densities(moved, self.cell.journal_bytes)}
         return found
 
     def _journal_moved(self) -> BlockCounters | None:

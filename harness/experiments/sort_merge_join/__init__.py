@@ -42,7 +42,7 @@ class SortMergeJoin(Study):
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """Room for all clients' temporary files."""
         del parameters
-        return real.needed_bytes(point.values)
+        return real.needed_bytes(grid.Cell.of(point))
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's figure, beside its numbers, and what the variants change."""

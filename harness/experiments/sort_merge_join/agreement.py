@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
-from harness.experiments.base import Agreement, Runs, Scalar
+from harness.experiments.base import Agreement, Runs
 from harness.experiments.beside import not_run
 from harness.experiments.sort_merge_join import model, real
+from harness.experiments.sort_merge_join.grid import Cell
 from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.experiments.this_machine import plain, write_profile
@@ -91,8 +93,8 @@ def _simulated(
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
         cache_bytes = int(point["page_cache_mean_bytes"])
-        values = {"clients": int(point["clients"]), "repetition": 0, "size_ratio_to_paper": 1.0}
-        result = model.simulate(machine, _query(point), values, bench.cancel, cache_bytes)
+        cell = replace(Cell.read(point), repetition=0, size_ratio_to_paper=1.0)
+        result = model.simulate(machine, _query(point), cell, bench.cancel, cache_bytes)
     return model.metrics(result)
 
 
@@ -108,9 +110,9 @@ def _measured_cpu(project: Project, point: Mapping[str, Any]) -> dict[str, float
     host = _host(project, base, "without")
     with SimulatedBench(project.profiles, {"memory": "samsung_980_1tb"}, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device="memory"))
-        values = {"clients": 1, "repetition": 0, "size_ratio_to_paper": 1.0}
+        one = replace(Cell.read(point), clients=1, repetition=0, size_ratio_to_paper=1.0)
         plenty = 8 * sum(r.heap_bytes for r in query.relations)
-        bare = model.metrics(model.simulate(machine, query, values, bench.cancel, plenty))
+        bare = model.metrics(model.simulate(machine, query, one, bench.cancel, plenty))
     rows = sum(relation.rows for relation in query.relations)
     return {
         **base,
@@ -121,18 +123,18 @@ def _measured_cpu(project: Project, point: Mapping[str, Any]) -> dict[str, float
 
 def _in_memory(project: Project, point: Mapping[str, Any]) -> dict[str, int | float]:
     """The real server, one client, its temporary files on a file system in memory."""
-    values: dict[str, Scalar] = {
-        "device": "file",
-        "clients": 1,
-        "work_mem_bytes": int(point["work_mem_bytes"]),
-        "size_ratio_to_paper": float(point["size_ratio_to_paper"]),
-        "page_cache_bytes": 1 << 30,
-        "repetition": 0,
-    }
+    cell = replace(
+        Cell.read(point),
+        device="file",
+        clients=1,
+        page_cache_bytes=1 << 30,
+        dirty_ratio=0.2,
+        repetition=0,
+    )
     with tempfile.TemporaryDirectory(prefix="flashlab-", dir=_MEMORY) as folder:
         Path(folder).chmod(0o711)
         with HardwareBench(Path(folder) / "disk") as bench:
-            return real.run_point(values, bench, project.raw).metrics
+            return real.run_point(cell, bench, project.raw).metrics
 
 
 def _host(project: Project, cpu: Mapping[str, float], name: str, dirty_ratio: float = 1.0) -> Path:

@@ -15,7 +15,7 @@ from rich.console import Console
 from harness.errors import BadParameter
 from harness.experiments.base import Runs, Session
 from harness.experiments.sort_merge_join import model, published
-from harness.experiments.sort_merge_join.grid import BASE, Parameters
+from harness.experiments.sort_merge_join.grid import BASE, Cell, Parameters
 from harness.goals import Goal
 from harness.paths import Project
 
@@ -81,7 +81,9 @@ def _grid(session: Session) -> tuple[pd.DataFrame, float]:
     points = [point for point in session.points if point.values["variant"] == BASE]
     begin = time.monotonic()
     with ThreadPoolExecutor(bench.parallel) as pool:
-        runs = pool.map(lambda point: model.run_point(point, parameters, bench).metrics, points)
+        runs = pool.map(
+            lambda point: model.run_point(Cell.of(point), parameters, bench).metrics, points
+        )
         rows = [{**point.values, **run} for point, run in zip(points, runs, strict=True)]
     return pd.DataFrame(rows), time.monotonic() - begin
 

@@ -22,7 +22,7 @@ from scipy.optimize import least_squares
 from harness.errors import BadParameter, BadProfile
 from harness.experiments.base import Calibrated, Calibration, Point, Runs, Shown
 from harness.experiments.sort_merge_join import grid, model, published
-from harness.experiments.sort_merge_join.grid import Parameters
+from harness.experiments.sort_merge_join.grid import Cell, Parameters
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 from harness.units import parse_bytes
@@ -145,16 +145,16 @@ def write(folder: Path, host: str, values: dict[str, float]) -> list[str]:
 
 def _is_seen(point: Point, parameters: Parameters) -> bool:
     sizes = {parse_bytes(size) for size in parameters.calibration.work_mems}
-    v = point.values
-    return v["clients"] in parameters.calibration.clients and v["nominal_work_mem_bytes"] in sizes
+    v = Cell.of(point)
+    return v.clients in parameters.calibration.clients and v.nominal_work_mem_bytes in sizes
 
 
 def _cell(everything: pd.DataFrame, point: Point) -> dict[str, Any] | None:
-    v = point.values
+    v = Cell.of(point)
     rows = everything[
-        (everything.device == v["device"])
-        & (everything.clients == v["clients"])
-        & (everything.work_mem_mb == int(v["nominal_work_mem_bytes"]) >> 20)
+        (everything.device == v.device)
+        & (everything.clients == v.clients)
+        & (everything.work_mem_mb == v.nominal_work_mem_bytes >> 20)
     ]
     return None if rows.empty else dict(rows.iloc[0])
 
@@ -171,10 +171,10 @@ def _run(
     texts = {name: format_value(name, value) for name, value in values.items()}
 
     def one(point: Point) -> dict[str, int | float]:
-        return model.run_point(point, parameters, bench, texts).metrics
+        return model.run_point(Cell.of(point), parameters, bench, texts).metrics
 
     # The longest first.
-    order = sorted(range(len(points)), key=lambda i: -int(points[i].values["clients"]))
+    order = sorted(range(len(points)), key=lambda i: -Cell.of(points[i]).clients)
     with ThreadPoolExecutor(bench.parallel) as pool:
         done = dict(zip(order, pool.map(lambda i: one(points[i]), order), strict=True))
     return [done[i] for i in range(len(points))]

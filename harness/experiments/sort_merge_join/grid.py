@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.errors import UnknownName
-from harness.experiments.base import Point, Scalar
+from harness.experiments import base
+from harness.experiments.base import Point, unique
 from harness.experiments.sort_merge_join import postgres_sort
 from harness.units import format_bytes, parse_bytes
 
@@ -113,20 +115,35 @@ class Parameters(BaseModel):
         return self.size_ratio or SCALES[self.scale]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cell(base.Cell):
+    """A join by `clients` at a time; `nominal` work_mem is the paper's, memory is scaled."""
+
+    variant: str
+    clients: int
+    nominal_work_mem_bytes: int
+    work_mem_bytes: int
+    size_ratio_to_paper: float
+    page_cache_bytes: int
+    dirty_ratio: float
+    repetition: int
+
+
 def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> list[Point]:
     """Every setting once, in a fixed order; `what_if` adds the variants."""
-    unique: dict[str, Point] = {}
-    for values in _settings(parameters, devices, what_if=what_if):
-        variant = parameters.variants.get(str(values["variant"]))
-        depends = variant.model_dump(mode="json", exclude={"why"}) if variant else {}
-        texts = {key: str(value) for key, value in depends.items()}
-        unique.setdefault((point := Point(values, _label(values), texts)).id, point)
-    return list(unique.values())
+    return unique(
+        Point(cell, _label(cell), _depends(parameters, cell))
+        for cell in _settings(parameters, devices, what_if=what_if)
+    )
 
 
-def _settings(
-    p: Parameters, devices: Sequence[str], *, what_if: bool
-) -> Iterator[dict[str, Scalar]]:
+def _depends(parameters: Parameters, cell: Cell) -> dict[str, str]:
+    variant = parameters.variants.get(cell.variant)
+    fields = variant.model_dump(mode="json", exclude={"why"}) if variant else {}
+    return {key: str(value) for key, value in fields.items()}
+
+
+def _settings(p: Parameters, devices: Sequence[str], *, what_if: bool) -> Iterator[Cell]:
     for repetition in range(p.repetitions):
         # The longest first: two of them at the end would leave a core idle.
         for clients in sorted(p.clients, reverse=True):
@@ -142,23 +159,22 @@ def _settings(
 
 def _setting(
     p: Parameters, device: str, clients: int, work_mem: str, repetition: int, variant: str
-) -> dict[str, Scalar]:
+) -> Cell:
     nominal_bytes = parse_bytes(work_mem)
-    return {
-        "device": device,
-        "variant": variant,
-        "clients": clients,
-        "nominal_work_mem_bytes": nominal_bytes,
-        "work_mem_bytes": max(int(nominal_bytes * p.ratio), 64 << 10),
-        "size_ratio_to_paper": p.ratio,
-        "page_cache_bytes": int(parse_bytes(p.page_cache) * p.ratio),
-        "dirty_ratio": p.dirty_ratio,
-        "repetition": repetition,
-    }
+    return Cell(
+        device=device,
+        variant=variant,
+        clients=clients,
+        nominal_work_mem_bytes=nominal_bytes,
+        work_mem_bytes=max(int(nominal_bytes * p.ratio), 64 << 10),
+        size_ratio_to_paper=p.ratio,
+        page_cache_bytes=int(parse_bytes(p.page_cache) * p.ratio),
+        dirty_ratio=p.dirty_ratio,
+        repetition=repetition,
+    )
 
 
-def _label(values: dict[str, Scalar]) -> str:
-    extra = "" if values["variant"] == BASE else f" [{values['variant']}]"
-    work_mem = format_bytes(float(values["nominal_work_mem_bytes"]))
-    clients = f"{values['clients']} client{'s' if int(values['clients']) > 1 else ''}"
-    return f"{values['device']} {clients} work_mem {work_mem}{extra}"
+def _label(v: Cell) -> str:
+    extra = "" if v.variant == BASE else f" [{v.variant}]"
+    clients = f"{v.clients} client{'s' if v.clients > 1 else ''}"
+    return f"{v.device} {clients} work_mem {format_bytes(v.nominal_work_mem_bytes)}{extra}"

@@ -10,9 +10,9 @@ from typing import Any, Final
 from harness import _core
 from harness.devices.profiles import HddProfile, HostProfile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.sort_merge_join import postgres_sort
-from harness.experiments.sort_merge_join.grid import Parameters, Tables, Variant
+from harness.experiments.sort_merge_join.grid import Cell, Parameters, Tables, Variant
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import ModelledStack, SimulatedBench
@@ -67,31 +67,30 @@ def _relation(tables: Tables, heap_bytes: int, size_ratio: float) -> Relation:
 def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
     """All clients once, side by side."""
     del raw
-    return run_point(point, parameters, bench)
+    return run_point(Cell.of(point), parameters, bench)
 
 
 def run_point(
-    point: Point,
+    v: Cell,
     parameters: Parameters,
     bench: SimulatedBench,
     overrides: Mapping[str, str] | None = None,
 ) -> Measurement:
     """See `run`. `overrides`: profile parameters, below the variant's."""
-    v = point.values
     if parameters.tables is None:
         raise BadParameter("sort_merge_join: the simulated tier needs `tables`")
-    variant = parameters.variants.get(str(v["variant"]), _NO_VARIANT)
+    variant = parameters.variants.get(v.variant, _NO_VARIANT)
     stack = bench.stack(
         DeviceRequest(
-            device=str(v["device"]),
+            device=v.device,
             overrides={**(overrides or {}), **variant.overrides},
-            seed=int(v["repetition"]),
+            seed=v.repetition,
         )
     )
     query = Query(
         version=variant.version or parameters.version,
-        relations=relations(parameters.tables, float(v["size_ratio_to_paper"])),
-        work_mem_bytes=int(v["work_mem_bytes"]),
+        relations=relations(parameters.tables, v.size_ratio_to_paper),
+        work_mem_bytes=v.work_mem_bytes,
         variant=variant,
     )
     result = simulate(stack, query, v, bench.cancel)
@@ -101,15 +100,15 @@ def run_point(
 def simulate(
     stack: ModelledStack,
     query: Query,
-    v: Mapping[str, Scalar],
+    v: Cell,
     cancel: _core.Cancel,
     page_cache_bytes: int = 0,
 ) -> dict[str, Any]:
     """`_core.run_sort_merge_joins` of that many clients on that stack.
 
-    `v` has clients, size_ratio_to_paper (memory shrinks with the tables) and repetition. The page
-    cache is what the host profile says, less what the clients take, unless it is given. Raises
-    BadParameter if the host profile does not say what a sort costs, or memory is used up.
+    Of the cell count clients, size_ratio_to_paper (memory shrinks with the tables) and repetition.
+    The page cache is what the host profile says, less what the clients take, unless it is given.
+    Raises BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
     host = stack.host
     if host.page_cache is None or host.sort is None:
@@ -131,25 +130,25 @@ def simulate(
         table_rate_bytes_per_s=sort.table_rate.value,
         ahead=variant.ahead,
         piece_blocks=variant.piece_blocks,
-        seed=int(v["repetition"]),
+        seed=v.repetition,
     )
     cache = _page_cache(stack, page_cache_bytes or _left_bytes(stack, query, v))
     return _core.run_sort_merge_joins(
-        stack.device_core, host.to_core(), cache, spec, int(v["clients"]), cancel
+        stack.device_core, host.to_core(), cache, spec, v.clients, cancel
     )
 
 
-def _left_bytes(stack: ModelledStack, query: Query, v: Mapping[str, Scalar]) -> int:
+def _left_bytes(stack: ModelledStack, query: Query, v: Cell) -> int:
     """What the clients leave of the memory for files."""
     cache = stack.host.page_cache
     assert cache is not None
-    size_ratio = float(v["size_ratio_to_paper"])
+    size_ratio = v.size_ratio_to_paper
     # Each sort keeps its memory until the join has ended.
     sorts_bytes = len(query.relations) * query.work_mem_bytes
     each_bytes = sorts_bytes + int(cache.client_memory.value * size_ratio)
-    left_bytes = int(cache.memory.value * size_ratio) - int(v["clients"]) * each_bytes
+    left_bytes = int(cache.memory.value * size_ratio) - v.clients * each_bytes
     if left_bytes < 64 * _PAGE_BYTES:
-        raise BadParameter(f"{v['clients']} clients leave no memory for the page cache")
+        raise BadParameter(f"{v.clients} clients leave no memory for the page cache")
     return left_bytes
 
 

@@ -29,17 +29,16 @@ from harness.dbms import postgres, server_memory
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.errors import DataCorrupted, ServerError
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
-from harness.experiments.sort_merge_join.grid import Parameters
+from harness.experiments.sort_merge_join.grid import Cell, Parameters
 from harness.probes import analysis
 from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import tpch_tables
 from harness.workloads.tpch_tables import LARGE, SMALL, TABLES, Table, TableFiles
 
-_DIRTY_RATIO: Final = 0.2
 _SHARED_BUFFERS_RATIO: Final = 1 / 32
 """128 MB of the paper's 4 GB: PostgreSQL's default, unchanged there."""
 
@@ -75,44 +74,44 @@ class TableFacts:
         return self.data_width_bytes + _MINIMAL_HEADER_BYTES
 
 
-def needed_bytes(values: Mapping[str, Scalar]) -> int:
+def needed_bytes(v: Cell) -> int:
     """Room for the temp files on the device: a sort's is hardly larger than what it sorts."""
-    pair = tpch_tables.LARGE_BYTES * 1.1 * float(values["size_ratio_to_paper"])
-    room = round(_FILE_SYSTEM_SPARE * pair * int(values["clients"]))
+    pair = tpch_tables.LARGE_BYTES * 1.1 * v.size_ratio_to_paper
+    room = round(_FILE_SYSTEM_SPARE * pair * v.clients)
     return max(room, _LEAST_FILE_SYSTEM_BYTES) // 4096 * 4096
 
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """All clients once, side by side."""
     del parameters
-    return run_point(point.values, bench, raw)
+    return run_point(Cell.of(point), bench, raw)
 
 
-def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
+def run_point(
+    v: Cell, bench: Bench, raw: Path, *, memory_bytes: int = 0, file_system_bytes: int = 0
+) -> Measurement:
     """Runs the clients once and returns what they took.
 
-    `values`: device, clients, work_mem_bytes, size_ratio_to_paper, repetition; either cache_bytes
-    (what the server and its page cache may have of memory) or page_cache_bytes (the latter alone);
-    optionally file_system_bytes, and dirty_ratio (of the cache: what may wait to be written).
-    Raises HarnessError; whatever it started has ended then.
+    `memory_bytes`: what the server and its page cache may have together, in place of the cell's
+    page_cache_bytes. `file_system_bytes`: in place of what is needed. Raises HarnessError; whatever
+    it started has ended then.
     """
-    v = dict(values)
-    count = int(v["clients"])
-    cache_bytes = int(v.get("cache_bytes", 0)) or int(v["page_cache_bytes"])
-    tables = tpch_tables.table_files(raw, float(v["size_ratio_to_paper"]))
+    count = v.clients
+    cache_bytes = memory_bytes or v.page_cache_bytes
+    tables = tpch_tables.table_files(raw, v.size_ratio_to_paper)
     with bench.open_device(
         DeviceRequest(
-            device=str(v["device"]),
+            device=v.device,
             needed_bytes=needed_bytes(v),
-            seed=int(v["repetition"]),
+            seed=v.repetition,
             trace=True,
         )
     ) as device:
         with (
             device.filesystem(
                 Ext4Spec(
-                    size_bytes=int(v.get("file_system_bytes", needed_bytes(v))),
-                    dirty_bytes=round(float(v.get("dirty_ratio", _DIRTY_RATIO)) * cache_bytes),
+                    size_bytes=file_system_bytes or needed_bytes(v),
+                    dirty_bytes=round(v.dirty_ratio * cache_bytes),
                 )
             ) as folder,
             postgres.run(
@@ -125,17 +124,16 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
             server_memory.forget_files(server)
             memory = ServerMemory(
                 server.cgroup,
-                limit_bytes=int(v.get("cache_bytes", 0)),
-                page_cache_bytes=int(v.get("page_cache_bytes", 0)),
-                expected_bytes=count * (_CLIENT_BYTES + 2 * int(v["work_mem_bytes"]))
-                + _KERNEL_BYTES,
+                limit_bytes=memory_bytes,
+                page_cache_bytes=0 if memory_bytes else v.page_cache_bytes,
+                expected_bytes=count * (_CLIENT_BYTES + 2 * v.work_mem_bytes) + _KERNEL_BYTES,
             )
             memory.look()
             device.begin()
             runs = clients.run(
                 server,
                 [_query(number) for number in range(count)],
-                int(v["work_mem_bytes"]),
+                v.work_mem_bytes,
                 is_cancelled=lambda: bench.cancel.is_set,
                 watch=memory.look,
             )

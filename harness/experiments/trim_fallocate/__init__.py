@@ -41,7 +41,7 @@ class TrimFallocate(Study):
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """Room for all temporary files of one repetition."""
         del parameters
-        return real.needed_bytes(point.values)
+        return real.needed_bytes(grid.Cell.of(point))
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """All repetitions, and the pauses between them."""

@@ -8,15 +8,17 @@ when the journal commits; it is taken from each emulated run, phase by phase.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
-from harness.experiments.base import Agreement, Runs, Scalar
+from harness.experiments.base import Agreement, Runs
 from harness.experiments.beside import here_or_published
 from harness.experiments.this_machine import plain, write_profile
 from harness.experiments.trim_fallocate import hash_batches, model
+from harness.experiments.trim_fallocate.grid import Cell
 from harness.paths import Project
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
@@ -66,19 +68,14 @@ def _simulated(
     project: Project, devices: dict[str, str], point: Mapping[str, Any]
 ) -> tuple[dict[str, int | float], dict[str, list[int] | list[float]]]:
     """The point's metrics and series in virtual time."""
-    values: dict[str, Scalar] = {
-        name: point[name]
-        for name in (
-            *("device", "trim", "preallocation_bytes", "work_mem_bytes", "scale_factor"),
-            *("repetitions", "max_files", "device_bytes", "workload"),
-        )
-    }
-    values |= {"size_ratio_to_paper": 1.0, "shared_buffers_bytes": 0, "occupied_ratio": 0.0}
+    cell = replace(
+        Cell.read(point), size_ratio_to_paper=1.0, shared_buffers_bytes=0, occupied_ratio=0.0
+    )
     with SimulatedBench(project.profiles, devices, str(_host(project, point))) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
-        result = model.simulate(machine, values, bench.cancel, settle=True)
+        result = model.simulate(machine, cell, bench.cancel, settle=True)
     runs = model.repetitions(result)
-    return model.metrics(runs, result, values), model.series(runs)
+    return model.metrics(runs, result, cell), model.series(runs)
 
 
 def _host(project: Project, point: Mapping[str, Any]) -> Path:

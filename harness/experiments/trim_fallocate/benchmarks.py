@@ -10,10 +10,10 @@ from typing import Final
 import pandas as pd
 from rich.console import Console
 
-from harness.experiments.base import Measurement, Results, Runs, Session
+from harness.experiments.base import Measurement, Point, Results, Runs, Session
 from harness.experiments.judged import judged
 from harness.experiments.trim_fallocate import model
-from harness.experiments.trim_fallocate.grid import BASE
+from harness.experiments.trim_fallocate.grid import BASE, Cell
 from harness.goals import Goal
 
 _COMMAND: Final = "make bench ONLY=trim_fallocate"
@@ -54,12 +54,12 @@ def _run(session: Session, variant: str) -> tuple[Results, float]:
     assert bench is not None
     points = [point for point in session.points if point.values["variant"] == variant]
 
-    def one(values: dict[str, int | float | str | bool]) -> Measurement:
-        return model.run_point(values, {}, bench)
+    def one(point: Point) -> Measurement:
+        return model.run_point(Cell.of(point), {}, bench)
 
     begin = time.monotonic()
     with ThreadPoolExecutor(bench.parallel) as pool:
-        runs = list(pool.map(one, [dict(point.values) for point in points]))
+        runs = list(pool.map(one, points))
     elapsed_s = time.monotonic() - begin
     pairs = list(zip(points, runs, strict=True))
     table = pd.DataFrame([{**p.values, **run.metrics, "point": p.id} for p, run in pairs])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from harness.devices.data_sheet_fit import into_profile
 from harness.errors import BadParameter
 from harness.experiments.base import Calibrated, Calibration, Measurement, Point, Results, Runs
 from harness.experiments.trim_fallocate import grid, model, published
-from harness.experiments.trim_fallocate.grid import Parameters
+from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.tiers.simulated import SimulatedBench
 
 FITTED: Final = "trim_command_time"
@@ -80,7 +80,7 @@ def _is_base(point: Point) -> bool:
 
 
 def _once(point: Point) -> Point:
-    return Point({**point.values, "repetitions": 1}, point.label, point.depends)
+    return replace(point, cell=replace(Cell.of(point), repetitions=1))
 
 
 def _cell(cells: Sequence[Point], trim: str) -> Point:
@@ -97,9 +97,9 @@ def _join_s(run: Measurement) -> float:
 
 def _run(point: Point, bench: SimulatedBench, command_ms: float | None = None) -> Measurement:
     overrides = {}
-    if command_ms is not None and point.values["device"] == DEVICE:
+    if command_ms is not None and point.cell.device == DEVICE:
         overrides[FITTED] = f"{round(command_ms * 1e6)} ns"
-    return model.run_point(point.values, overrides, bench)
+    return model.run_point(Cell.of(point), overrides, bench)
 
 
 def run(runs: Runs) -> Calibrated:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.errors import UnknownName
-from harness.experiments.base import Point, Scalar
+from harness.experiments import base
+from harness.experiments.base import Point, unique
 from harness.experiments.trim_fallocate import hash_batches
 from harness.units import format_bytes, parse_bytes
 
@@ -96,15 +98,41 @@ class Parameters(BaseModel):
     commit_s: float = Field(5.0, gt=0, le=300)
     variants: dict[str, Variant] = {}
 
-    def overrides(self, point: Point) -> Mapping[str, str]:
-        """Profile parameters of the point's variant."""
-        variant = self.variants.get(str(point.values["variant"]))
-        return variant.overrides if variant else {}
-
     @property
     def ratio(self) -> float:
         """Database and drive over the paper's."""
         return SCALES[self.scale]
+
+    def overrides_of(self, variant: str) -> dict[str, str]:
+        """The profile parameters that a variant changes."""
+        return dict(self.variants[variant].overrides) if variant in self.variants else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(base.Cell):
+    """A workload that is repeated on one file system; sizes and times are already scaled.
+
+    `preallocation_bytes`: of each temporary file, 0: none. `max_files`: what the server may have
+    open, unless they are preallocated. `commit_s`: of the journal, in the device's time.
+    `page_cache_bytes`, `dirty_ratio` (of it, what may wait to be written): on a real kernel.
+    `device_bytes`: of the drive, 0: as its profile says, scaled.
+    """
+
+    variant: str
+    workload: str
+    trim: str
+    preallocation_bytes: int
+    work_mem_bytes: int
+    scale_factor: float
+    size_ratio_to_paper: float
+    repetitions: int
+    shared_buffers_bytes: int
+    page_cache_bytes: int
+    dirty_ratio: float
+    max_files: int
+    commit_s: float
+    occupied_ratio: float
+    device_bytes: int
 
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
@@ -113,23 +141,20 @@ def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     A hash join that fits into work_mem has no temporary files, and no cell: at a small scale the
     largest of the paper's sizes do not spill.
     """
-    unique: dict[str, Point] = {}
-    for values in _settings(parameters, devices):
-        if not _spills(values):
-            continue
-        variant = parameters.variants.get(str(values["variant"]))
-        depends = {k: str(v) for k, v in variant.overrides.items()} if variant else {}
-        unique.setdefault((point := Point(values, _label(values), depends)).id, point)
-    return list(unique.values())
+    return unique(
+        Point(cell, _label(cell), parameters.overrides_of(cell.variant))
+        for cell in _settings(parameters, devices)
+        if _spills(cell)
+    )
 
 
-def _spills(values: dict[str, Scalar]) -> bool:
-    if values["workload"] != "hash_join":
+def _spills(v: Cell) -> bool:
+    if v.workload != "hash_join":
         return True
-    return hash_batches.of_orders(float(values["scale_factor"]), int(values["work_mem_bytes"])) > 1
+    return hash_batches.of_orders(v.scale_factor, v.work_mem_bytes) > 1
 
 
-def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[dict[str, Scalar]]:
+def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
     known = [device for device in devices if device in p.drives]
     for device in sorted(known, key=lambda d: -p.drives[d].repetitions * p.drives[d].scale_factor):
         for trim in ("none", "discard"):
@@ -154,31 +179,32 @@ def _setting(
     name: str,
     variant: Variant,
     work_mem: str = "",
-) -> dict[str, Scalar]:
+) -> Cell:
     drive = p.drives[device]
-    return {
-        "device": device,
-        "variant": name,
-        "workload": variant.workload,
-        "trim": trim,
-        "preallocation_bytes": parse_bytes(preallocation),
-        "work_mem_bytes": parse_bytes(work_mem or drive.work_mem),
-        "scale_factor": drive.scale_factor * p.ratio,
-        "size_ratio_to_paper": p.ratio,
-        "repetitions": variant.repetitions or drive.repetitions,
-        "shared_buffers_bytes": int(parse_bytes(drive.shared_buffers) * p.ratio),
-        "page_cache_bytes": int(parse_bytes(p.page_cache) * p.ratio),
-        "dirty_ratio": p.dirty_ratio,
-        "max_files": variant.max_files or p.max_files,
-        "commit_s": p.commit_s,
-        "occupied_ratio": variant.occupied_ratio,
-        "device_bytes": parse_bytes(drive.device) if drive.device else 0,
-    }
+    return Cell(
+        device=device,
+        variant=name,
+        workload=variant.workload,
+        trim=trim,
+        preallocation_bytes=parse_bytes(preallocation),
+        work_mem_bytes=parse_bytes(work_mem or drive.work_mem),
+        scale_factor=drive.scale_factor * p.ratio,
+        size_ratio_to_paper=p.ratio,
+        repetitions=variant.repetitions or drive.repetitions,
+        shared_buffers_bytes=int(parse_bytes(drive.shared_buffers) * p.ratio),
+        page_cache_bytes=int(parse_bytes(p.page_cache) * p.ratio),
+        dirty_ratio=p.dirty_ratio,
+        max_files=variant.max_files or p.max_files,
+        commit_s=p.commit_s,
+        occupied_ratio=variant.occupied_ratio,
+        device_bytes=parse_bytes(drive.device) if drive.device else 0,
+    )
 
 
-def _label(values: dict[str, Scalar]) -> str:
-    extra = "" if values["variant"] == BASE else f" [{values['variant']}]"
-    size = int(values["preallocation_bytes"])
-    fallocate = f"fallocate {format_bytes(float(size))}" if size else "no fallocate"
-    work_mem = format_bytes(float(values["work_mem_bytes"]))
-    return f"{values['device']} trim {values['trim']}, {fallocate}, work_mem {work_mem}{extra}"
+def _label(v: Cell) -> str:
+    extra = "" if v.variant == BASE else f" [{v.variant}]"
+    size = v.preallocation_bytes
+    fallocate = f"fallocate {format_bytes(size)}" if size else "no fallocate"
+    return (
+        f"{v.device} trim {v.trim}, {fallocate}, work_mem {format_bytes(v.work_mem_bytes)}{extra}"
+    )

@@ -14,9 +14,9 @@ from harness import _core
 from harness.devices import scaling
 from harness.devices.profiles import HostProfile, SsdProfile
 from harness.errors import BadParameter
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import hash_batches
-from harness.experiments.trim_fallocate.grid import Parameters
+from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import ModelledStack, SimulatedBench
@@ -59,23 +59,21 @@ class Run:
 def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
     """All repetitions of one cell, on one drive and one file system."""
     del raw
-    return run_point(point.values, parameters.overrides(point), bench)
+    return run_point(Cell.of(point), parameters.overrides_of(Cell.of(point).variant), bench)
 
 
-def run_point(
-    v: Mapping[str, Scalar], overrides: Mapping[str, str], bench: SimulatedBench
-) -> Measurement:
+def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> Measurement:
     """All repetitions of one cell. Raises BadParameter, DiskFull, Interrupted."""
-    if v["workload"] != "hash_join":
-        raise BadParameter(f"{v['workload']}: the simulated tier models the hash join only")
-    stack = bench.stack(DeviceRequest(device=str(v["device"]), overrides=overrides))
+    if v.workload != "hash_join":
+        raise BadParameter(f"{v.workload}: the simulated tier models the hash join only")
+    stack = bench.stack(DeviceRequest(device=v.device, overrides=overrides))
     result = simulate(stack, v, bench.cancel)
     runs = repetitions(result)
     return Measurement(metrics(runs, result, v), series(runs), trace=_trace(result["trace"]))
 
 
 def simulate(
-    stack: ModelledStack, v: Mapping[str, Scalar], cancel: _core.Cancel, settle: bool = False
+    stack: ModelledStack, v: Cell, cancel: _core.Cancel, settle: bool = False
 ) -> dict[str, Any]:
     """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
@@ -89,7 +87,7 @@ def simulate(
         )
     cpu, ext4 = host.hash_join, host.ext4
     batches = batches_of(v)
-    discard = ext4.discard.value if v["trim"] == "discard" else "none"
+    discard = ext4.discard.value if v.trim == "discard" else "none"
     drive = _device(stack, v)
     return _core.run_hash_joins(
         drive.to_core(),
@@ -100,16 +98,16 @@ def simulate(
             discard=discard,
             # As many commits in a join as at the paper's size: it takes a part of that time.
             commit_ns=int(ext4.commit_interval.value * _ratio(v)),
-            preallocation_bytes=int(v["preallocation_bytes"]),
+            preallocation_bytes=v.preallocation_bytes,
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
-            occupied_bytes=int(drive.parameters.capacity.value * float(v["occupied_ratio"])),
+            occupied_bytes=int(drive.parameters.capacity.value * v.occupied_ratio),
             recent=ext4.recent_allocator.value,
         ),
         _core.HashJoinSpec(
             inner=_input(ORDERS, v),
             outer=_input(LINEITEM, v),
             batches=batches,
-            repetitions=int(v["repetitions"]),
+            repetitions=v.repetitions,
             scan_cpu_ns=cpu.partition_tuple_cpu.value,
             build_cpu_ns=cpu.build_tuple_cpu.value,
             probe_cpu_ns=cpu.probe_tuple_cpu.value,
@@ -117,7 +115,7 @@ def simulate(
             open_files=_open_files(v),
             table_rate_bytes_per_s=cpu.heap_rate.value,
             settle=settle,
-            trim_after=v["trim"] == "fstrim",
+            trim_after=v.trim == "fstrim",
             traced=0,
             trace_every=max(_requests(v) // _TRACED_ROWS, 1),
         ),
@@ -125,24 +123,24 @@ def simulate(
     )
 
 
-def batches_of(v: Mapping[str, Scalar]) -> int:
+def batches_of(v: Cell) -> int:
     """What PostgreSQL cuts the join into. Raises BadParameter if it fits into memory."""
-    batches = hash_batches.of_orders(float(v["scale_factor"]), int(v["work_mem_bytes"]))
+    batches = hash_batches.of_orders(v.scale_factor, v.work_mem_bytes)
     if batches == 1:
         raise BadParameter("the hash table fits into work_mem: no temporary file is written")
     return batches
 
 
-def _ratio(v: Mapping[str, Scalar]) -> float:
-    return float(v["size_ratio_to_paper"])
+def _ratio(v: Cell) -> float:
+    return v.size_ratio_to_paper
 
 
-def _open_files(v: Mapping[str, Scalar]) -> int:
-    return max(int((int(v["max_files"]) - _RESERVED_FILES) * _ratio(v)), 2)
+def _open_files(v: Cell) -> int:
+    return max(int((v.max_files - _RESERVED_FILES) * _ratio(v)), 2)
 
 
-def _input(table: Table, v: Mapping[str, Scalar]) -> _core.JoinInput:
-    scale = float(v["scale_factor"])
+def _input(table: Table, v: Cell) -> _core.JoinInput:
+    scale = v.scale_factor
     return _core.JoinInput(
         tuples=max(int(table.rows * scale), 1),
         heap_bytes=max(int(table.heap_bytes * scale), 8192),
@@ -150,18 +148,18 @@ def _input(table: Table, v: Mapping[str, Scalar]) -> _core.JoinInput:
     )
 
 
-def _requests(v: Mapping[str, Scalar]) -> int:
+def _requests(v: Cell) -> int:
     """Roughly, of one repetition."""
-    spilled = float(v["scale_factor"]) * (ORDERS.heap_bytes + LINEITEM.heap_bytes)
+    spilled = v.scale_factor * (ORDERS.heap_bytes + LINEITEM.heap_bytes)
     return int(2 * spilled / (64 << 10))
 
 
-def _device(stack: ModelledStack, v: Mapping[str, Scalar]) -> SsdProfile:
+def _device(stack: ModelledStack, v: Cell) -> SsdProfile:
     """The drive, or a smaller one that behaves like it."""
     profile = stack.device
     if not isinstance(profile, SsdProfile):
         raise BadParameter(f"{profile.title}: a disk has no TRIM; choose a flash drive")
-    size_bytes = int(v["device_bytes"]) or max(
+    size_bytes = v.device_bytes or max(
         int(profile.parameters.capacity.value * _ratio(v)), scaling.least_bytes(profile)
     )
     if size_bytes == profile.parameters.capacity.value:
@@ -169,12 +167,12 @@ def _device(stack: ModelledStack, v: Mapping[str, Scalar]) -> SsdProfile:
     return scaling.scaled_to(profile, -(-size_bytes >> 20) << 20)
 
 
-def _page_cache(host: HostProfile, v: Mapping[str, Scalar]) -> _core.PageCacheParameters:
+def _page_cache(host: HostProfile, v: Cell) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
     # The hash table's share of the memory, as at the paper's size: work_mem itself is not scaled.
-    memory_bytes = int((cache.memory.value - int(v["work_mem_bytes"])) * _ratio(v)) - int(
-        v["shared_buffers_bytes"]
+    memory_bytes = int((cache.memory.value - v.work_mem_bytes) * _ratio(v)) - int(
+        v.shared_buffers_bytes
     )
     if memory_bytes < 64 * _STEP_BYTES:
         raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
@@ -217,9 +215,7 @@ def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def metrics(
-    runs: Sequence[Run], result: Mapping[str, Any], v: Mapping[str, Scalar]
-) -> dict[str, int | float]:
+def metrics(runs: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[str, int | float]:
     """The flat record; names and meanings as on the tiers with a real server."""
 
     def mean(values: Sequence[float]) -> float:

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import psycopg
@@ -33,9 +33,9 @@ from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.devices.model import waf_of
 from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError
-from harness.experiments.base import Measurement, Point, Scalar
+from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import queries
-from harness.experiments.trim_fallocate.grid import Parameters
+from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
 from harness.probes.recorder import Recorder
@@ -75,42 +75,35 @@ class _Repetition:
     device: dict[str, int]
 
 
-def needed_bytes(values: Mapping[str, Scalar]) -> int:
+def needed_bytes(v: Cell) -> int:
     """The whole drive: a file system that ages comes round to all of it."""
-    return int(values["device_bytes"])
+    return v.device_bytes
 
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """All repetitions of one cell, on one drive and one file system."""
     del parameters
-    return run_point(point.values, bench, raw)
+    return run_point(Cell.of(point), bench, raw)
 
 
-def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurement:
+def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
     """Runs one cell and returns what it took.
 
-    `values`: device, device_bytes (the drive's size), trim (none, discard, fstrim),
-    preallocation_bytes (of each temp file, 0: none), workload (queries.WORKLOADS), work_mem_bytes,
-    scale_factor (of TPC-H), repetitions, max_files (that the server may have open, unless they are
-    preallocated), commit_s (of the journal, in the device's time), page_cache_bytes, dirty_ratio
-    (of it, what may wait to be written); optionally seed. Raises HarnessError; whatever it started
-    has ended then.
+    Raises HarnessError; whatever it started has ended then.
     """
-    v = dict(values)
-    trim, preallocation = str(v["trim"]), int(v["preallocation_bytes"])
+    trim, preallocation = v.trim, v.preallocation_bytes
     if trim not in TRIMS:
         raise BadParameter(f"trim {trim!r}: one of {', '.join(TRIMS)}")
-    tables = tpch_tables.whole_tables(raw, float(v["scale_factor"]))
-    page_cache_bytes = int(v["page_cache_bytes"])
+    tables = tpch_tables.whole_tables(raw, v.scale_factor)
+    page_cache_bytes = v.page_cache_bytes
     traces = raw.absolute() / "trim_fallocate"
     traces.mkdir(parents=True, exist_ok=True)
     with (
         bench.open_device(
             DeviceRequest(
-                device=str(v["device"]),
+                device=v.device,
                 needed_bytes=needed_bytes(v),
-                seed=int(v.get("seed", 0)),
-                size_bytes=int(v["device_bytes"]),
+                size_bytes=v.device_bytes,
             )
         ) as device,
         leases.open_lease() as lease,
@@ -119,23 +112,23 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
         with (
             device.filesystem(
                 Ext4Spec(
-                    dirty_bytes=round(float(v["dirty_ratio"]) * page_cache_bytes),
+                    dirty_bytes=round(v.dirty_ratio * page_cache_bytes),
                     discard=trim == "discard",
                     inodes=_INODES,
-                    commit_s=float(v["commit_s"]),
+                    commit_s=v.commit_s,
                 )
             ) as folder,
             postgres.run(
                 postgres.folder_below(raw),
-                _settings(page_cache_bytes, _OPEN_FILES if preallocation else int(v["max_files"])),
+                _settings(page_cache_bytes, _OPEN_FILES if preallocation else v.max_files),
                 bounded=True,
                 preload=temp_files.preallocation(preallocation),
             ) as server,
         ):
-            cell = _Cell(v, bench, device, folder, server, tables)
+            runs = _Runs(v, bench, device, folder, server, tables)
             _load(server, tables)
             server.use_for_temp_files(folder)
-            repetitions, trace, files = cell.run(recordings)
+            repetitions, trace, files = runs.run(recordings)
             found = device.counters()
             version = server.number
         kept = traces / "block.parquet"
@@ -145,7 +138,7 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
             **_amplification(repetitions),
             **_trims(repetitions, kept, device),
             **_files(repetitions, files),
-            **cell.memory.metrics(),
+            **runs.memory.metrics(),
             **found,
             "server_version": version,
         }
@@ -153,10 +146,10 @@ def run_point(values: Mapping[str, Scalar], bench: Bench, raw: Path) -> Measurem
 
 
 @dataclass
-class _Cell:
+class _Runs:
     """What the repetitions of a point run on."""
 
-    values: dict[str, Any]
+    cell: Cell
     bench: Bench
     device: DeviceUnderTest
     folder: Path
@@ -168,8 +161,8 @@ class _Cell:
         self.memory = ServerMemory(
             self.server.cgroup,
             limit_bytes=0,
-            page_cache_bytes=int(self.values["page_cache_bytes"]),
-            expected_bytes=_CLIENT_BYTES + 2 * int(self.values["work_mem_bytes"]),
+            page_cache_bytes=self.cell.page_cache_bytes,
+            expected_bytes=_CLIENT_BYTES + 2 * self.cell.work_mem_bytes,
         )
 
     def run(self, recordings: Path) -> tuple[list[_Repetition], Path, list[extents.File]]:
@@ -185,7 +178,7 @@ class _Cell:
             stack.enter_context(Recorder(block_device, ext4, "ext4_extents"))
             own = self.device.counted if self.device.counted() else None
             stack.enter_context(Recorder(block_device, block, device_counters=own))
-            done = [self._repeat(block_device) for _ in range(int(self.values["repetitions"]))]
+            done = [self._repeat(block_device) for _ in range(self.cell.repetitions)]
         return done, block, extents.files(ext4)
 
     def _repeat(self, block_device: Path) -> _Repetition:
@@ -195,7 +188,7 @@ class _Cell:
         self._check(query)
         mounts.sync(self.folder, _QUIET_LIMIT_S)
         _wait_until_quiet(block_device)
-        if self.values["trim"] == "fstrim":
+        if self.cell.trim == "fstrim":
             filesystems.trim(self.folder)
         quiet_ns = _wait_until_quiet(block_device)
         after = self.device.counted()
@@ -206,14 +199,14 @@ class _Cell:
         try:
             return queries.run(
                 self.server,
-                queries.find(str(self.values["workload"])),
-                int(self.values["work_mem_bytes"]),
+                queries.find(self.cell.workload),
+                self.cell.work_mem_bytes,
                 heard,
                 is_cancelled=lambda: self.bench.cancel.is_set,
                 watch=self.memory.look,
             )
         except DiskFull as error:
-            each = int(self.values["preallocation_bytes"])
+            each = self.cell.preallocation_bytes
             if not each:
                 raise
             count = len(heard.file_bytes)
@@ -226,7 +219,7 @@ class _Cell:
         if (self.server.folder / "data" / "base" / "pgsql_tmp").exists():
             raise ServerError("PostgreSQL had temp files elsewhere than on the device under test")
         expected = {"create_index": None, "hash_join": self.tables.matches}.get(
-            str(self.values["workload"]), self.tables.rows[tpch_tables.LINEITEM.name]
+            self.cell.workload, self.tables.rows[tpch_tables.LINEITEM.name]
         )
         if query.rows != expected:
             raise DataCorrupted(

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,8 +25,11 @@ from harness.drives.discovery import Drive, Machine
 from harness.errors import TargetError
 from harness.experiments import grace_hash_join
 from harness.experiments.base import Measurement
+from harness.experiments.msdj_tpcc import grid as msdj_tpcc_grid
 from harness.experiments.msdj_tpcc import real as msdj_tpcc_real
+from harness.experiments.sort_merge_join import grid as sort_merge_join_grid
 from harness.experiments.sort_merge_join import real as sort_merge_join_real
+from harness.experiments.trim_fallocate import grid as trim_fallocate_grid
 from harness.experiments.trim_fallocate import real as trim_fallocate_real
 from harness.paths import Project
 from harness.runs.session import Options, open_session
@@ -127,62 +129,70 @@ def test_grace_hash_join(name: str, project: Project) -> None:
 
 def test_sort_merge_join(project: Project) -> None:
     for name in ("hdd", "ssd"):
-        values: dict[str, Any] = {
-            "device": name,
-            "clients": 1,
-            "work_mem_bytes": 64 << 10,
-            "size_ratio_to_paper": 1 / 1024,
-            "page_cache_bytes": 8 << 20,
-            "repetition": 0,
-        }
+        cell = sort_merge_join_grid.Cell(
+            device=name,
+            variant="paper",
+            clients=1,
+            nominal_work_mem_bytes=64 << 20,
+            work_mem_bytes=64 << 10,
+            size_ratio_to_paper=1 / 1024,
+            page_cache_bytes=8 << 20,
+            dirty_ratio=0.2,
+            repetition=0,
+        )
         with bench(project, name) as made:
-            found = sort_merge_join_real.run_point(values, made, project.raw).metrics
+            found = sort_merge_join_real.run_point(cell, made, project.raw).metrics
         assert found["elapsed_s"] == pytest.approx(found["sort_s"] + found["join_s"])
 
 
 @pytest.mark.parametrize("trim", ["discard", "none"])
 def test_trim_fallocate(trim: str, project: Project) -> None:
-    values: dict[str, Any] = {
-        "device": "ssd",
-        "device_bytes": 192 * MIB,
-        "trim": trim,
-        "preallocation_bytes": MIB,
-        "workload": "hash_join",
-        "work_mem_bytes": 64 << 10,
-        "scale_factor": 0.01,
-        "repetitions": 1,
-        "page_cache_bytes": 8 << 20,
-        "dirty_ratio": 0.1,
-        "max_files": 1000,
-        "commit_s": 5.0,
-    }
+    cell = trim_fallocate_grid.Cell(
+        device="ssd",
+        device_bytes=192 * MIB,
+        trim=trim,
+        preallocation_bytes=MIB,
+        workload="hash_join",
+        work_mem_bytes=64 << 10,
+        scale_factor=0.01,
+        repetitions=1,
+        page_cache_bytes=8 << 20,
+        dirty_ratio=0.1,
+        max_files=1000,
+        commit_s=5.0,
+        variant="paper",
+        size_ratio_to_paper=1.0,
+        shared_buffers_bytes=0,
+        occupied_ratio=0.0,
+    )
     with bench(project, "ssd") as made:
-        found = trim_fallocate_real.run_point(values, made, project.raw).metrics
+        found = trim_fallocate_real.run_point(cell, made, project.raw).metrics
     assert (found["trim_commands"] > 0) == (trim == "discard")
 
 
 def tpcc(project: Project, name: str, journal: str, mode: str) -> Measurement:
-    values: dict[str, Any] = {
-        "device": "ssd",
-        "variant": "paper",
-        "mode": mode,
-        "journal_bytes": 8 * MIB,
-        "warehouses": 2,
-        "reduced": True,
-        "connections": 2,
-        "warm_up_s": 1.0,
-        "measured_s": 10.0,
-        "buffer_pool_bytes": 8 * MIB,
-        "redo_bytes": 8 * MIB,
-        "redo_on": "device",
-        "page_cache_bytes": 64 * MIB,
-        "device_bytes": 256 * MIB,
-        "ageing_bytes": 32 * MIB,
-        "size_ratio_to_paper": 1.0,
-        "seed": 1,
-    }
+    cell = msdj_tpcc_grid.Cell(
+        device="ssd",
+        variant="paper",
+        mode=mode,
+        journal_bytes=8 * MIB,
+        warehouses=2,
+        connections=2,
+        warm_up_s=1.0,
+        measured_s=10.0,
+        buffer_pool_bytes=8 * MIB,
+        redo_bytes=8 * MIB,
+        redo_on="device",
+        page_cache_bytes=64 * MIB,
+        device_bytes=256 * MIB,
+        ageing_bytes=32 * MIB,
+        size_ratio_to_paper=1.0,
+        seed=1,
+        doublewrite_on="device",
+        filled_ratio=0.0,
+    )
     with bench(project, name, journal) as made:
-        return msdj_tpcc_real.run_point(values, made, project.raw)
+        return msdj_tpcc_real.run_point(cell, made, project.raw, small_warehouses=True)
 
 
 def test_tpcc_with_the_journal_inside(project: Project) -> None:
