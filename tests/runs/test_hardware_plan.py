@@ -29,6 +29,7 @@ class NoModel:
 
     tier = "simulated"
     devices = ("ssd",)
+    models = None
     cancel = Cancel()
 
     @contextmanager
