@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,9 @@ class Cell:
         return point.cell
 
 
+C = TypeVar("C", bound=Cell)
+
+
 @dataclass(frozen=True)
 class Point:
     """A cell to be run: two points with equal cells are the same point.
@@ -82,10 +85,15 @@ class Point:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def unique(points: Iterable[Point]) -> list[Point]:
-    """Every point once, in the order in which they first come."""
+def points_of(
+    cells: Iterable[C],
+    label: Callable[[C], str],
+    depends: Callable[[C], Mapping[str, str]] = lambda _: {},
+) -> list[Point]:
+    """A point for every cell, each once, in the order in which they first come."""
     found: dict[str, Point] = {}
-    for point in points:
+    for cell in cells:
+        point = Point(cell, label(cell), depends(cell))
         found.setdefault(point.id, point)
     return list(found.values())
 

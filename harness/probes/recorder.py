@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -135,12 +134,7 @@ class Recorder:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             moved, device = self._stop() if kind is None else (None, None)
         except BaseException:

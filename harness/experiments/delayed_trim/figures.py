@@ -17,6 +17,7 @@ from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.delayed_trim import published
 from harness.experiments.delayed_trim.grid import OWN, UNCHECKED
+from harness.experiments.drawing import drawn_by_kind
 from harness.paths import find_project
 from harness.units import format_bytes
 
@@ -46,20 +47,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "idle": ("idle", _idle),
         "idle_phase": ("idle_phase", _idle_phase),
     }
-    drawn = {}
-    with plots.theme():
-        for name, (kind, make) in makers.items():
-            rows = _of_kind(results.table, kind)
-            if not rows.empty:
-                figure = make(rows, results)
-                drawn[name] = plots.stamp(figure, results.tier, results.notes.get(name, ()))
-    return drawn
-
-
-def _of_kind(table: pd.DataFrame, kind: str) -> pd.DataFrame:
-    if "kind" not in table:
-        return table
-    return table[table.kind == kind].dropna(axis="columns", how="all")
+    return drawn_by_kind(results, makers)
 
 
 def _paper() -> pd.DataFrame:

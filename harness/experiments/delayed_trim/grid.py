@@ -12,14 +12,15 @@ idle_phase how long the work that was put off takes, with larger steps and merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.experiments import base
-from harness.experiments.base import Point, unique
+from harness.experiments.base import Point, points_of
+from harness.experiments.fields import SizeText
 from harness.units import format_bytes, parse_bytes
 
 BOARD: Final = "board"
@@ -38,15 +39,6 @@ UNCHECKED: Final = "delayed_unchecked"
 """The policy without a Check Write List: what the paper's figure 1 warns of."""
 
 
-def _checked(check: Callable[[Any], object]) -> BeforeValidator:
-    def validate(value: Any) -> Any:
-        check(value)
-        return value
-
-    return BeforeValidator(validate)
-
-
-SizeText = Annotated[str, _checked(parse_bytes)]
 OWN: Final = "own"
 """The policy of a real drive: whatever it does."""
 
@@ -328,7 +320,7 @@ def read(values: Mapping[str, Any]) -> Cell:
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every setting once, in a fixed order."""
-    return unique(Point(cell, _label(cell)) for cell in _settings(parameters, devices))
+    return points_of(_settings(parameters, devices), _label)
 
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:

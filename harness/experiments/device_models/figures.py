@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.device_models.grid import LAYOUTS
+from harness.experiments.drawing import drawn_by_kind
 from harness.units import format_bytes
 
 _COLOURS: Final = ("#2c6fb5", "#b5542c", "#4d7f3c", "#7a4fa3", "#8a6d1f")
@@ -33,20 +34,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "seek_distance": ("disk_seek", _seek_distance),
         "queue_order": ("disk_queue", _queue_order),
     }
-    drawn = {}
-    with plots.theme():
-        for name, (kind, make) in makers.items():
-            rows = _of_kind(results.table, kind)
-            if not rows.empty:
-                figure = make(rows, results)
-                drawn[name] = plots.stamp(figure, results.tier, results.notes.get(name, ()))
-    return drawn
-
-
-def _of_kind(table: pd.DataFrame, kind: str) -> pd.DataFrame:
-    if "kind" not in table:
-        return table
-    return table[table.kind == kind].dropna(axis="columns", how="all")
+    return drawn_by_kind(results, makers)
 
 
 def _each(table: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame, str]]:

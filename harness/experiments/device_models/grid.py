@@ -11,14 +11,15 @@ disk_queue  reads by queue depth and order of the queue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
+from typing import Annotated, Final, Literal, TypedDict, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.experiments import base
-from harness.experiments.base import Point, unique
+from harness.experiments.base import Point, points_of
+from harness.experiments.fields import SizeText
 from harness.units import format_bytes, parse_bytes
 
 FLASH: Final = "ssd"
@@ -35,15 +36,6 @@ LAYOUTS: Final = {
 _T = TypeVar("_T")
 
 
-def _checked(check: Callable[[Any], object]) -> BeforeValidator:
-    def validate(value: Any) -> Any:
-        check(value)
-        return value
-
-    return BeforeValidator(validate)
-
-
-SizeText = Annotated[str, _checked(parse_bytes)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Depth = Annotated[int, Field(ge=1, le=4096)]
 
@@ -175,7 +167,7 @@ class QueueCell(Cell):
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every setting once, in a fixed order."""
-    return unique(Point(cell, _label(cell)) for cell in _settings(parameters, devices))
+    return points_of(_settings(parameters, devices), _label)
 
 
 def effort(scale: str) -> int:

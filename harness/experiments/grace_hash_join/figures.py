@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator
 
 from harness import plots
 from harness.experiments.base import Results
+from harness.experiments.drawing import drawn
 from harness.experiments.grace_hash_join.grid import BASE
 from harness.units import format_bytes
 
@@ -37,12 +38,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "hybrid": lambda: _hybrid(base),
         "queue_depth": lambda: _queue_depth(table[table.variant == BASE]),
     }
-    drawn = {}
-    with plots.theme():
-        for name, make in makers.items():
-            if (figure := make()) is not None:
-                drawn[name] = plots.stamp(figure, results.tier, results.notes.get(name, ()))
-    return drawn
+    return drawn(results, makers)
 
 
 def _devices(table: pd.DataFrame) -> list[str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.errors import UnknownName
 from harness.experiments import base
-from harness.experiments.base import Point, unique
+from harness.experiments.base import Point, points_of
+from harness.experiments.fields import SizeText, checked, one_of
 from harness.units import format_bytes, parse_bytes
 from harness.workloads.tpch import scale_factor
 
@@ -20,22 +20,8 @@ BASE: Final = "paper"
 _ALGORITHMS: Final = ("grace", "hybrid")
 
 
-def _checked(check: Callable[[Any], object]) -> BeforeValidator:
-    def validate(value: Any) -> Any:
-        check(value)
-        return value
-
-    return BeforeValidator(validate)
-
-
-def _check_algorithm(name: str) -> None:
-    if name not in _ALGORITHMS:
-        raise UnknownName("algorithm", name, _ALGORITHMS)
-
-
-SizeText = Annotated[str, _checked(parse_bytes)]
-ScaleName = Annotated[str, _checked(scale_factor)]
-AlgorithmName = Annotated[str, _checked(_check_algorithm)]
+ScaleName = Annotated[str, checked(scale_factor)]
+AlgorithmName = Annotated[str, one_of("algorithm", _ALGORITHMS)]
 
 
 class Variant(BaseModel):
@@ -91,15 +77,13 @@ class Cell(base.Cell):
 
 def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> list[Point]:
     """Every setting once, in a fixed order; `what_if` adds the variants."""
-    return unique(
-        Point(cell, _label(cell), _depends(parameters, cell))
-        for cell in _settings(parameters, devices, what_if=what_if)
-    )
 
+    def depends(cell: Cell) -> dict[str, str]:
+        variant = parameters.variants.get(cell.variant)
+        return dict(variant.overrides) if variant else {}
 
-def _depends(parameters: Parameters, cell: Cell) -> dict[str, str]:
-    variant = parameters.variants.get(cell.variant)
-    return dict(variant.overrides) if variant else {}
+    cells = _settings(parameters, devices, what_if=what_if)
+    return points_of(cells, _label, depends)
 
 
 def _settings(p: Parameters, devices: Sequence[str], *, what_if: bool) -> Iterator[Cell]:

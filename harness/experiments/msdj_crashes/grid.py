@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.dbms import page_writes
 from harness.experiments import base
-from harness.experiments.base import Point
+from harness.experiments.base import Point, points_of
+from harness.experiments.fields import Mode, SizeText
 from harness.system.filesystems import JOURNAL_BLOCKS
 from harness.units import format_bytes, parse_bytes
 
@@ -18,20 +19,6 @@ BASE: Final = "paper"
 """The variant in which nothing is varied."""
 
 LARGER_JOURNAL: Final = "larger_journal"
-
-
-def _size(text: object) -> object:
-    parse_bytes(str(text))
-    return text
-
-
-def _mode(name: object) -> object:
-    page_writes.find(str(name))
-    return name
-
-
-SizeText = Annotated[str, BeforeValidator(_size)]
-Mode = Annotated[str, BeforeValidator(_mode)]
 
 
 class Parameters(BaseModel):
@@ -92,7 +79,7 @@ def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
         for batch in range(parameters.batches)
         for mode in some
     ]
-    return [Point(cell, _label(cell)) for cell in settings]
+    return points_of(settings, _label)
 
 
 def _has_larger_journal(p: Parameters, mode: str) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.dbms import page_writes
-from harness.errors import BadParameter, UnknownName
+from harness.errors import BadParameter
 from harness.experiments import base
-from harness.experiments.base import Point, unique
+from harness.experiments.base import Point, points_of
+from harness.experiments.fields import Mode, SizeText, one_of
 from harness.units import format_bytes, parse_bytes
 
 SCALES: Final = {"smoke": 1 / 100, "small": 1 / 25, "paper": 1.0}
@@ -35,25 +36,7 @@ LEAST_BUFFER_POOL_BYTES: Final = 8 << 20
 _LEAST_MEASURED_S: Final = 10.0
 
 
-def _size(text: object) -> object:
-    parse_bytes(str(text))
-    return text
-
-
-def _mode(name: object) -> object:
-    page_writes.find(str(name))
-    return name
-
-
-def _scale(name: object) -> object:
-    if name not in SCALES:
-        raise UnknownName("scale", str(name), SCALES)
-    return name
-
-
-Scale = Annotated[str, BeforeValidator(_scale)]
-SizeText = Annotated[str, BeforeValidator(_size)]
-Mode = Annotated[str, BeforeValidator(_mode)]
+Scale = Annotated[str, one_of("scale", SCALES)]
 Place = Literal["device", "elsewhere"]
 Connections = Annotated[int, Field(ge=1, le=1024)]
 
@@ -154,10 +137,8 @@ class Cell(base.Cell):
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every cell once, in a fixed order. Raises BadParameter for a variant that varies nothing."""
-    return unique(
-        Point(cell, _label(cell), parameters.overrides_of(cell.variant))
-        for cell in _settings(parameters, devices)
-    )
+    cells = _settings(parameters, devices)
+    return points_of(cells, _label, lambda cell: parameters.overrides_of(cell.variant))
 
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:

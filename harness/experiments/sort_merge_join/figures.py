@@ -14,6 +14,7 @@ from matplotlib.ticker import LogLocator
 
 from harness import plots
 from harness.experiments.base import Results
+from harness.experiments.drawing import drawn
 from harness.experiments.sort_merge_join import published
 from harness.experiments.sort_merge_join.grid import BASE
 from harness.paths import find_project
@@ -44,12 +45,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "merge_plans": lambda: _merge_plans(table),
         "sorts_for_ssd": lambda: _variants(table),
     }
-    drawn = {}
-    with plots.theme():
-        for name, make in makers.items():
-            if (figure := make()) is not None:
-                drawn[name] = plots.stamp(figure, results.tier, results.notes.get(name, ()))
-    return drawn
+    return drawn(results, makers)
 
 
 def _devices(table: pd.DataFrame) -> list[str]:

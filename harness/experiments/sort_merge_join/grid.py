@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.errors import UnknownName
 from harness.experiments import base
-from harness.experiments.base import Point, unique
+from harness.experiments.base import Point, points_of
+from harness.experiments.fields import SizeText, checked, one_of
 from harness.experiments.sort_merge_join import postgres_sort
 from harness.units import format_bytes, parse_bytes
 
@@ -21,25 +21,8 @@ BASE: Final = "paper"
 """The variant in which nothing is varied."""
 
 
-def _size(text: object) -> object:
-    parse_bytes(str(text))
-    return text
-
-
-def _version(name: object) -> object:
-    postgres_sort.rules(str(name))
-    return name
-
-
-def _scale(name: object) -> object:
-    if name not in SCALES:
-        raise UnknownName("scale", str(name), SCALES)
-    return name
-
-
-Scale = Annotated[str, BeforeValidator(_scale)]
-SizeText = Annotated[str, BeforeValidator(_size)]
-Version = Annotated[str, BeforeValidator(_version)]
+Scale = Annotated[str, one_of("scale", SCALES)]
+Version = Annotated[str, checked(lambda name: postgres_sort.rules(str(name)))]
 Clients = Annotated[int, Field(ge=1, le=256)]
 
 
@@ -131,16 +114,13 @@ class Cell(base.Cell):
 
 def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> list[Point]:
     """Every setting once, in a fixed order; `what_if` adds the variants."""
-    return unique(
-        Point(cell, _label(cell), _depends(parameters, cell))
-        for cell in _settings(parameters, devices, what_if=what_if)
-    )
 
+    def depends(cell: Cell) -> dict[str, str]:
+        variant = parameters.variants.get(cell.variant)
+        changed = variant.model_dump(mode="json", exclude={"why"}) if variant else {}
+        return {key: str(value) for key, value in changed.items()}
 
-def _depends(parameters: Parameters, cell: Cell) -> dict[str, str]:
-    variant = parameters.variants.get(cell.variant)
-    fields = variant.model_dump(mode="json", exclude={"why"}) if variant else {}
-    return {key: str(value) for key, value in fields.items()}
+    return points_of(_settings(parameters, devices, what_if=what_if), _label, depends)
 
 
 def _settings(p: Parameters, devices: Sequence[str], *, what_if: bool) -> Iterator[Cell]:

@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from harness import plots
 from harness.experiments.base import Results
+from harness.experiments.drawing import drawn
 from harness.experiments.trim_fallocate import published
 from harness.experiments.trim_fallocate.grid import BASE
 from harness.paths import find_project
@@ -61,12 +62,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "time_lost": lambda: _time_lost(base),
         "what_if": lambda: _what_if(table, results),
     }
-    drawn = {}
-    with plots.theme():
-        for name, make in makers.items():
-            if (figure := make()) is not None:
-                drawn[name] = plots.stamp(figure, results.tier, results.notes.get(name, ()))
-    return drawn
+    return drawn(results, makers)
 
 
 def _cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -451,10 +447,10 @@ def _bars_panel(axes: Axes, bars: pd.DataFrame) -> None:
     for cell in _present(bars):
         rows = bars[bars.cell == cell]
         places = [labels.index(x) + (order[cell] - 1.5) * 0.2 for x in rows.label]
-        drawn = axes.barh(
+        bars = axes.barh(
             places, rows.ratio, height=0.18, color=_STYLES[cell][0], label=_NAMES[cell]
         )
-        axes.bar_label(drawn, [f"{r:.2f}" for r in rows.ratio], fontsize=7, padding=2)
+        axes.bar_label(bars, [f"{r:.2f}" for r in rows.ratio], fontsize=7, padding=2)
     axes.axvline(1.0, color="0.3", linewidth=1)
     axes.set_yticks(range(len(labels)), labels, fontsize="small")
     axes.invert_yaxis()

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.errors import UnknownName
 from harness.experiments import base
-from harness.experiments.base import Point, unique
+from harness.experiments.base import Point, points_of
+from harness.experiments.fields import SizeText, one_of
 from harness.experiments.trim_fallocate import hash_batches
 from harness.units import format_bytes, parse_bytes
 
@@ -24,19 +24,7 @@ BASE: Final = "paper"
 """The variant in which nothing is varied."""
 
 
-def _size(text: object) -> object:
-    parse_bytes(str(text))
-    return text
-
-
-def _scale(name: object) -> object:
-    if name not in SCALES:
-        raise UnknownName("scale", str(name), SCALES)
-    return name
-
-
-Scale = Annotated[str, BeforeValidator(_scale)]
-SizeText = Annotated[str, BeforeValidator(_size)]
+Scale = Annotated[str, one_of("scale", SCALES)]
 Policy = Literal["none", "discard", "fstrim"]
 Workload = Literal["hash_join", "sort", "hash_aggregate", "create_index"]
 
@@ -141,11 +129,8 @@ def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     A hash join that fits into work_mem has no temporary files, and no cell: at a small scale the
     largest of the paper's sizes do not spill.
     """
-    return unique(
-        Point(cell, _label(cell), parameters.overrides_of(cell.variant))
-        for cell in _settings(parameters, devices)
-        if _spills(cell)
-    )
+    spilling = filter(_spills, _settings(parameters, devices))
+    return points_of(spilling, _label, lambda cell: parameters.overrides_of(cell.variant))
 
 
 def _spills(v: Cell) -> bool:

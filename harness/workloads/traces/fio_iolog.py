@@ -25,18 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import UnknownName
+from harness.workloads.traces import text
 from harness.workloads.traces.base import Op, Part, Units, plain_part
-from harness.workloads.traces.text import (
-    Block,
-    Mask,
-    Names,
-    Rows,
-    TextFormat,
-    number_problem,
-    shifted,
-    shown,
-    word,
-)
 
 HEADER: Final = {2: "fio version 2 iolog", 3: "fio version 3 iolog"}
 WAITS: Final = {"start-ms": 1_000_000, "previous-us": 1_000}
@@ -53,7 +43,7 @@ _REQUESTS: Final = {
 _FILES: Final = ("add", "open", "close")
 
 
-class FioIolog(TextFormat):
+class FioIolog(text.TextFormat):
     """The reader of one iolog."""
 
     def __init__(self, version: int, offsets: Mapping[str, int] | None, wait: str | None) -> None:
@@ -63,12 +53,12 @@ class FioIolog(TextFormat):
         self._timed = version == 3
         self._header = HEADER[version]
         self._lead = 1 if self._timed else 0  # tokens before the file's name
-        self._names = Names("file", offsets, unit_bytes=1)
+        self._names = text.Names("file", offsets, unit_bytes=1)
         self._relative = wait == "previous-us"
         self._now = 0
         self.units = Units(tick_ns=1_000 if self._timed else WAITS[wait], offset_bytes=1)
 
-    def parse(self, block: Block) -> tuple[Part, Mask]:
+    def parse(self, block: text.Block) -> tuple[Part, text.Mask]:
         """See TextFormat."""
         counts = block.counts
         malformed = (counts != 0) & (counts != self._lead + 2) & (counts != self._lead + 4)
@@ -85,35 +75,35 @@ class FioIolog(TextFormat):
         malformed[rows] |= ~(good & in_time)
         is_request = action <= Op.FLUSH
         data = action < Op.FLUSH
-        offset = np.where(data, shifted(offset, base), 0)
+        offset = np.where(data, text.shifted(offset, base), 0)
         line, op = rows + block.first_line, action.astype(np.uint8)
         return plain_part(line, ticks, op, offset, size * data)[is_request], malformed
 
-    def _actions(self, block: Block, rows: Rows, counts: Rows) -> NDArray[np.int64]:
+    def _actions(self, block: text.Block, rows: text.Rows, counts: text.Rows) -> NDArray[np.int64]:
         """What each line does: an Op, _WAIT, _FILE or _UNKNOWN."""
         words = block.words(block.token(rows, self._lead + 1))
         action = np.full(len(rows), _UNKNOWN)
         long = counts[rows] == self._lead + 4
         for name, op in _REQUESTS.items():
-            action[long & (words == word(name))] = op
+            action[long & (words == text.word(name))] = op
         if not self._timed:
-            action[long & (words == word("wait"))] = _WAIT
+            action[long & (words == text.word("wait"))] = _WAIT
         if not long.all():
             for name in _FILES:
-                action[~long & (words == word(name))] = _FILE
+                action[~long & (words == text.word(name))] = _FILE
         return action
 
-    def _bases(self, block: Block, rows: Rows) -> tuple[NDArray[np.int64], Mask]:
+    def _bases(self, block: text.Block, rows: text.Rows) -> tuple[NDArray[np.int64], text.Mask]:
         names = block.token(rows, self._lead)
         return self._names.bases(block, block.starts[names], block.ends[names])
 
     def _numbers(
-        self, block: Block, rows: Rows, action: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Mask]:
+        self, block: text.Block, rows: text.Rows, action: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], text.Mask]:
         """Offset and length where the line has them."""
         has = action <= _WAIT
         if has.all():
-            where: slice | Rows = slice(None)
+            where: slice | text.Rows = slice(None)
         else:
             where = np.flatnonzero(has)
         offset, size = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
@@ -124,8 +114,12 @@ class FioIolog(TextFormat):
         return offset, size, good
 
     def _ticks(
-        self, block: Block, rows: Rows, action: NDArray[np.int64], offset: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Mask]:
+        self,
+        block: text.Block,
+        rows: text.Rows,
+        action: NDArray[np.int64],
+        offset: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], text.Mask]:
         """Time of each line, and which of the times fit."""
         if self._timed:
             return block.integers(block.token(rows, 0))
@@ -140,15 +134,17 @@ class FioIolog(TextFormat):
         tokens = line.split()
         if line.startswith("fio version") or len(tokens) not in (self._lead + 2, self._lead + 4):
             return self._shape(line)
-        found = number_problem("timestamp", tokens[0]) if self._timed else None
+        found = text.number_problem("timestamp", tokens[0]) if self._timed else None
         name, action, *numbers = tokens[self._lead :]
         allowed = self._allowed() if numbers else _FILES
         if action not in allowed:
-            found = found or f"unknown action {shown(action)}; known here: {', '.join(allowed)}"
+            found = (
+                found or f"unknown action {text.shown(action)}; known here: {', '.join(allowed)}"
+            )
         elif action != "wait":
             found = found or self._names.problem(name)
         for what, number in zip(("offset", "length"), numbers, strict=False):
-            found = found or number_problem(what, number)
+            found = found or text.number_problem(what, number)
         return found or "the waits add up to a time that does not fit 64 bits"
 
     def _allowed(self) -> tuple[str, ...]:
@@ -157,4 +153,4 @@ class FioIolog(TextFormat):
     def _shape(self, line: str) -> str:
         time = "timestamp " if self._timed else ""
         wanted = f"{time}file action [offset length] below {self._header!r}"
-        return f"malformed line {shown(line)}; wanted: {wanted}"
+        return f"malformed line {text.shown(line)}; wanted: {wanted}"

@@ -14,27 +14,17 @@ from typing import Final
 
 import numpy as np
 
+from harness.workloads.traces import text
 from harness.workloads.traces.base import Op, Part, Units, plain_part
-from harness.workloads.traces.text import (
-    Block,
-    Mask,
-    Names,
-    Rows,
-    TextFormat,
-    number_problem,
-    shifted,
-    shown,
-    word,
-)
 
 COLUMNS: Final = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"
 _FIELDS = 7
 _TYPES: Final = {"read": Op.READ, "write": Op.WRITE}
-_LOWER_CASE = word(" " * 8)  # the bit by which ASCII's cases differ
+_LOWER_CASE = text.word(" " * 8)  # the bit by which ASCII's cases differ
 _UNKNOWN = 9
 
 
-class Msr(TextFormat):
+class Msr(text.TextFormat):
     """The reader of one trace. A disk is named HOSTNAME_DISKNUMBER in `offsets`."""
 
     separator = ","
@@ -42,9 +32,9 @@ class Msr(TextFormat):
 
     def __init__(self, offsets: Mapping[str, int] | None) -> None:
         named = None if offsets is None else {_as_written(k): v for k, v in offsets.items()}
-        self._names = Names("disk", named, unit_bytes=1)
+        self._names = text.Names("disk", named, unit_bytes=1)
 
-    def parse(self, block: Block) -> tuple[Part, Mask]:
+    def parse(self, block: text.Block) -> tuple[Part, text.Mask]:
         """See TextFormat."""
         shaped = _has_seven_fields(block)
         malformed = ~shaped & ~_is_blank(block)
@@ -55,7 +45,7 @@ class Msr(TextFormat):
         kind = block.words(first + 3) | _LOWER_CASE
         op = np.full(len(rows), _UNKNOWN, np.uint8)
         for name, code in _TYPES.items():
-            op[kind == word(name.ljust(8))] = code
+            op[kind == text.word(name.ljust(8))] = code
         ticks, good = block.integers(first)
         offset, fine = block.integers(first + 4)
         size, also = block.integers(first + 5)
@@ -64,20 +54,22 @@ class Msr(TextFormat):
         base, known = self._names.bases(block, block.starts[first + 1], block.ends[first + 2])
         malformed[rows] |= ~(good & fine & also & response & disk & known & (op != _UNKNOWN))
         line = rows + block.first_line
-        return plain_part(line, ticks, op, shifted(offset, base), size), malformed
+        return plain_part(line, ticks, op, text.shifted(offset, base), size), malformed
 
     def problem(self, line: str) -> str:
         """See TextFormat."""
         fields = line.split(",")
         if len(fields) != _FIELDS or not all(fields):
-            return f"malformed line {shown(line)}; wanted: {COLUMNS}"
+            return f"malformed line {text.shown(line)}; wanted: {COLUMNS}"
         found = None
         for name, field in zip(COLUMNS.split(","), fields, strict=True):
             if name == "Type" and field.lower() not in _TYPES:
-                found = found or f"Type is {shown(field)}; known: Read, Write"
+                found = found or f"Type is {text.shown(field)}; known: Read, Write"
             elif name not in ("Hostname", "Type"):
-                found = found or number_problem(name, field)
-        return found or self._names.problem(",".join(fields[1:3])) or f"malformed {shown(line)}"
+                found = found or text.number_problem(name, field)
+        return (
+            found or self._names.problem(",".join(fields[1:3])) or f"malformed {text.shown(line)}"
+        )
 
 
 def _as_written(disk: str) -> str:
@@ -85,18 +77,18 @@ def _as_written(disk: str) -> str:
     return f"{host},{number}"
 
 
-def _is_blank(block: Block) -> Mask:
+def _is_blank(block: text.Block) -> text.Mask:
     line_ends = np.flatnonzero(block.text == ord("\n"))
     length = np.diff(line_ends, prepend=-1) - 1
-    bare: Mask = (length == 0) | ((length == 1) & (block.at(line_ends - 1) == ord("\r")))
+    bare: text.Mask = (length == 0) | ((length == 1) & (block.at(line_ends - 1) == ord("\r")))
     return bare
 
 
-def _has_seven_fields(block: Block) -> Mask:
+def _has_seven_fields(block: text.Block) -> text.Mask:
     """Lines of seven fields, none of them empty: one comma between each two, none around."""
-    shaped: Mask = block.counts == _FIELDS
+    shaped: text.Mask = block.counts == _FIELDS
     rows = np.flatnonzero(shaped)
-    first: Rows = block.first[rows]
+    first: text.Rows = block.first[rows]
     line_ends = np.flatnonzero(block.text == ord("\n"))
     line_starts = np.concatenate([np.zeros(1, np.int64), line_ends[:-1] + 1])
     end = block.ends[first + _FIELDS - 1]
