@@ -115,7 +115,7 @@ def test_who_needs_more_than_the_limit_is_killed_and_counted() -> None:
 @pytest.mark.usefixtures("_controller")
 def test_the_group_of_a_killed_run_is_cleaned_with_what_is_in_it() -> None:
     program = (
-        "import sys, time; from harness import leases\n"
+        "import sys, time; from harness.system import leases\n"
         "with leases.open_lease() as lease:\n"
         "    group = lease.new_cgroup()\n"
         "    child = 'import os, time; os.fork(); time.sleep(600)'\n"

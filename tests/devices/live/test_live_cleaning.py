@@ -74,8 +74,8 @@ def said(started: subprocess.Popen[str]) -> str:
 RUN = """
 import os, subprocess, sys
 from pathlib import Path
-from harness import leases
 from harness.devices import live
+from harness.system import leases
 name, point, profiles, folder = sys.argv[1:]
 spec = live.LiveSpec(
     profile="crucial_mx500_250gb", profiles=profiles, size_bytes=1 << 30,
@@ -183,6 +183,7 @@ def test_a_kill_at_a_random_moment(seed: int, tmp_path: Path, others: Callable[[
     before = tables()
     with run_of(name, tmp_path) as client:
         time.sleep(delay_s)  # the moment
+        assert client.poll() is None, (tmp_path / "errors").read_text()
         kill(victim, client, name)
         if victim == "device":
             client.send_signal(signal.SIGINT if chance.random() < 0.5 else 0)
@@ -395,17 +396,18 @@ def test_several_cleans_at_once(others: Callable[[], None]) -> None:
 def test_a_clean_while_devices_are_made_and_removed(others: Callable[[], None]) -> None:
     """A device that is being made is never taken for a dead one."""
     before = tables()
-    with process(sys.executable, "-c", CLEANS):
+    with process(sys.executable, "-c", CLEANS) as cleans:
         for _ in range(6):
             with live.created(small(), new_name()) as device:
                 assert device.stats()["valid"]
+        assert cleans.poll() is None, "none was cleaned beside"
     assert harness("clean").returncode == 0
     assert changes(before) == []
     others()
 
 
 CLEANS = """
-from harness import cleaning
+from harness.runs import cleaning
 while True:
     cleaning.clean()
 """
@@ -472,7 +474,7 @@ def test_a_process_number_that_became_anothers_is_left_alone(tmp_path: Path) -> 
 def dead_lease(folder: Path) -> Path:
     """The notes of a run that was killed; its server, a child of init's, lives."""
     program = (
-        "import sys, time; from pathlib import Path; from harness import leases\n"
+        "import sys, time; from pathlib import Path; from harness.system import leases\n"
         "with leases.open_lease() as lease:\n"
         "    server = lease.start(['sleep', '600'])\n"
         "    lease.new_folder(Path(sys.argv[1]), 'flashlab-pg-')\n"

@@ -175,10 +175,12 @@ def test_a_record_that_fails_late_leaves_nothing(tmp_path: Path) -> None:
 def test_without_root(tmp_path: Path) -> None:
     """As nobody, with everything imported before root is given up."""
     program = (
-        "import os, sys; from harness import cli, cleaning, paths\n"
+        "import os, sys; from harness import paths\n"
+        "from harness.commands import main\n"
         "from harness.devices import live, profiles\n"
+        "from harness.runs import cleaning\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "sys.argv[0] = 'harness'; cli.main()\n"
+        "sys.argv[0] = 'harness'; main.main()\n"
     )
     refused = subprocess.run(
         [sys.executable, "-c", program, *MX500],
@@ -202,9 +204,9 @@ else:
         if name != lacking:
             call("mknod", "-m", "666", str(place / name), "c", str(major), str(minor))
     call("mount", "--move", str(place), "/dev")
-from harness import cli
+from harness.commands import main
 sys.argv[:] = ["harness", *sys.argv[3:]]
-cli.main()
+main.main()
 """
 
 

@@ -448,7 +448,7 @@ def test_a_drive_that_changed_since_its_plan(project: Project) -> None:
 
 def test_nobody_types_in_a_batch(project: Project) -> None:
     drive = drive_of(SSD)
-    program = [sys.executable, "-c", "from harness.cli import main; main()"]
+    program = [sys.executable, "-c", "from harness.commands.main import main; main()"]
     command = [*program, "hardware", "claim", str(by_id(drive)), "--as", "ssd"]
     with unchanged(drive):
         done = subprocess.run(command, input=SSD[-6:], capture_output=True, text=True, check=False)
