@@ -18,6 +18,9 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export DVC_NO_ANALYTICS := 1
 export MPLBACKEND := agg
+# The tests start Python hundreds of times: modules are compiled once, and not among the sources.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+unexport PYTHONDONTWRITEBYTECODE
 # On all processors, the longest first; tests of one group in turn.
 TOGETHER := $(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder
 ONLY ?=
