@@ -288,7 +288,6 @@ def test_the_list_and_the_help(harness_here: Command) -> None:
     assert harness_here("doctor").returncode == 0
 
 
-@pytest.mark.real
 @pytest.mark.slow  # `make reproduce SCALE=smoke`, which CI runs, too, executes them in its pipeline
 def test_notebooks_execute(harness_command: Command, checkout: Project) -> None:
     """Every notebook, by papermill, in an empty checkout at the smallest scale."""

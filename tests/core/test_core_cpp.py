@@ -34,12 +34,12 @@ def run(command: list[str]) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_core_tests_pass_under_the_sanitizers(core_tests: Path) -> None:
     run([str(core_tests), "--gtest_brief=1"])
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.slow
 def test_long_random_work_on_flash(core_tests: Path) -> None:
     """More than ten million operations on random translation layers, and 1500 power-cut drives."""

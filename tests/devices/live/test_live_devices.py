@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import leaks
 import numpy as np
 import pytest
 from conftest import REPOSITORY
@@ -23,14 +24,12 @@ from live_world import (
     HARNESS,
     KEPT,
     PROFILES,
-    changes,
     eventually,
     harness,
     new_name,
     processes_of,
     remove_all,
     small,
-    tables,
 )
 
 from harness import _core
@@ -41,7 +40,7 @@ from harness.devices.model import Device
 from harness.errors import BadParameter, HarnessError, TargetError
 
 pytestmark = [
-    pytest.mark.real,
+    pytest.mark.servers,
     pytest.mark.root,
     pytest.mark.skipif(not _core.LiveDevice.has_fuse(), reason="the core was built without FUSE"),
 ]
@@ -53,10 +52,10 @@ MX500 = (*CREATE, "--profile", "mx500", "--size", "256M", "--speed", "none")
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    before = tables()
+    before = leaks.look()
     yield
     remove_all()
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 @contextmanager
@@ -113,9 +112,9 @@ def check_refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
 def test_what_was_asked_for_cannot_be(
     harness_here: Command, kept: live.LiveDevice, arguments: tuple[str, ...], said: str
 ) -> None:
-    before = tables()
+    before = leaks.look()
     check_refused(harness_here(*CREATE, *arguments), *said.split("|"))
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 @pytest.fixture(scope="module")
@@ -175,10 +174,12 @@ def test_a_record_that_fails_late_leaves_nothing(tmp_path: Path) -> None:
 def test_without_root(tmp_path: Path) -> None:
     """As nobody, with everything imported before root is given up."""
     program = (
-        "import os, sys; from harness import cli, cleaning, paths\n"
+        "import os, sys; from harness import paths\n"
+        "from harness.commands import main\n"
         "from harness.devices import live, profiles\n"
+        "from harness.runs import cleaning\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "sys.argv[0] = 'harness'; cli.main()\n"
+        "sys.argv[0] = 'harness'; main.main()\n"
     )
     refused = subprocess.run(
         [sys.executable, "-c", program, *MX500],
@@ -202,9 +203,9 @@ else:
         if name != lacking:
             call("mknod", "-m", "666", str(place / name), "c", str(major), str(minor))
     call("mount", "--move", str(place), "/dev")
-from harness import cli
+from harness.commands import main
 sys.argv[:] = ["harness", *sys.argv[3:]]
-cli.main()
+main.main()
 """
 
 
@@ -218,7 +219,7 @@ cli.main()
     ],
 )
 def test_a_system_that_lacks_something(lacking: str, said: str, tmp_path: Path) -> None:
-    before = tables()
+    before = leaks.look()
     place = tmp_path / "dev"
     place.mkdir()
     store_path = tmp_path / "store"
@@ -228,7 +229,7 @@ def test_a_system_that_lacks_something(lacking: str, said: str, tmp_path: Path) 
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
     check_refused(refused, said)
-    assert changes(before) == []
+    assert leaks.changes(before) == []
     assert not store_path.exists()
 
 
@@ -465,7 +466,7 @@ def test_commands_that_make_no_sense(harness_here: Command, kept: live.LiveDevic
 
 
 def test_ctrl_c_while_a_device_is_made_leaves_nothing() -> None:
-    before = tables()
+    before = leaks.look()
     name = new_name()
     create = [HARNESS, *CREATE, "--profile", "mx500", "--size", "1G", "--name", name]
     with subprocess.Popen(create, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as client:
@@ -475,7 +476,7 @@ def test_ctrl_c_while_a_device_is_made_leaves_nothing() -> None:
         _, errors = client.communicate(timeout=60)
     assert client.returncode != 0
     assert "Traceback" not in errors
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 def test_a_label_says_what_a_store_is(tmp_path: Path) -> None:

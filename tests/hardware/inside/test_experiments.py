@@ -279,7 +279,7 @@ def test_delayed_trim_from_the_command_line(name: str, project: Project) -> None
 
 def harness(*arguments: str, project: Project) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments],
         capture_output=True,
         text=True,
         check=False,
