@@ -217,15 +217,15 @@ def _parser_speed() -> Goal:
     places = generator.integers(0, 2**21, _ROWS) << 27 | generator.choice([18, 631], _ROWS)
     columns = zip(ends.tolist(), packed.tolist(), places.tolist(), strict=True)
     text = "".join(f"{a},{b},{c}\n" for a, b, c in columns).encode()
-    script = scripts.find("block_io")
-    script.decode([pa.array([0], pa.int64())] * script.fields)
+    probe = scripts.find("block_io")
+    probe.decode([pa.array([0], pa.int64())] * probe.fields)
     samples = []
     for _ in range(5):
-        lines, rows = Lines(script.fields), 0
+        lines, rows = Lines(probe.fields), 0
         begin = time.perf_counter()
         for first in range(0, len(text), 1 << 20):
             rows += sum(
-                len(script.decode(raw)) for raw in lines.feed(text[first : first + (1 << 20)])
+                len(probe.decode(raw)) for raw in lines.feed(text[first : first + (1 << 20)])
             )
         samples.append(rows / (time.perf_counter() - begin))
         assert rows == _ROWS

@@ -23,11 +23,11 @@ Trace = Annotated[Path, typer.Argument(help="a recorded trace.parquet")]
 @app.command("list")
 def list_() -> None:
     """Lists the probes."""
-    from harness.probes.scripts import SCRIPTS
+    from harness.probes import scripts
 
     table = Table("probe", "records", "columns", box=None)
-    for script in SCRIPTS.values():
-        table.add_row(script.name, script.purpose, ", ".join(script.schema.names))
+    for probe in map(scripts.find, scripts.names()):
+        table.add_row(probe.name, probe.purpose, ", ".join(probe.schema.names))
     terminal().print(table)
 
 
@@ -70,9 +70,10 @@ def analyse(
     ] = None,
 ) -> None:
     """Prints latencies, utilisation, seeks and discards of a trace of block_io."""
-    from harness.probes import analysis
+    from harness.probes import analysis, trace_file
 
-    for name, table in analysis.TABLES.items():
+    probe = trace_file.recorded_by(trace)
+    for name, table in ((probe and probe.tables) or analysis.TABLES).items():
         _print(table(trace), name)
     if figure is not None:
         from harness import plots
@@ -86,7 +87,7 @@ def analyse(
 @app.command()
 def check(trace: Trace) -> None:
     """Counts a trace again and compares it with what the kernel counted while it was recorded."""
-    from harness.probes.recorder import check_file
+    from harness.probes.trace_file import check_file
 
     facts = check_file(trace)
     terminal().print(f"{trace}: {facts['rows']:,} rows of {facts['script']}, complete")

@@ -4,7 +4,7 @@
         ...                                   # the workload
     recorder.recording.rows                   # and trace.parquet is there, proven complete
 
-`scripts` names the bpftrace scripts and their columns, `recorder` runs one and proves that nothing
-is missing, `counters` has what the kernel counts by itself (no bpftrace, no root), `analysis` reads
-a trace with DuckDB.
+`scripts` has the probes, two files each. `recorder` runs one and proves that nothing is missing:
+`decoding` makes rows of what is printed, `proof` compares them. `counters` has what the kernel
+counts by itself (no bpftrace, no root), `analysis` reads a trace with DuckDB.
 """

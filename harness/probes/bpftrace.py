@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from harness.errors import HarnessError, MissingTool
-from harness.probes.scripts import Script
+from harness.probes.probe import Probe
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TRACEFS: Final = Path("/sys/kernel/tracing")
@@ -104,16 +104,16 @@ def mount_tracefs() -> bool:
 class Bpftrace:
     """A running script. `output` has its bytes until it has ended; `stop` ends it."""
 
-    def __init__(self, script: Script, arguments: Sequence[str], buffers: Buffers) -> None:
+    def __init__(self, probe: Probe, arguments: Sequence[str], buffers: Buffers) -> None:
         setpriv = shutil.which("setpriv", path=_PATH)
         if setpriv is None:
             raise MissingTool("probes need setpriv: apt-get install util-linux")
         command = [setpriv, "--pdeathsig", "KILL", program(), "-B", "full"]
-        command += ["-f", "json"] if script.json else []
+        command += ["-f", "json"] if probe.json else []
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         try:
             self.process = subprocess.Popen(
-                [*command, str(script.path), *arguments],
+                [*command, str(probe.source), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -205,15 +205,15 @@ class Bpftrace:
         self._errors.close()
 
 
-def parse_check(script: Script) -> None:
-    """Has bpftrace read a script and compile it, attaching nothing. Raises HarnessError."""
+def parse_check(probe: Probe) -> None:
+    """Has bpftrace read a probe's script and compile it, attaching nothing. Raises HarnessError."""
     mount_tracefs()
     done = subprocess.run(
-        [program(), "-d", str(script.path), "1", "2"],
+        [program(), "-d", str(probe.source), "1", "2"],
         capture_output=True,
         text=True,
         check=False,
         env=Buffers().environment(),
     )
     if done.returncode != 0:
-        raise HarnessError(f"{script.path.name}: {done.stderr.strip().splitlines()[-3:]}")
+        raise HarnessError(f"{probe.source.name}: {done.stderr.strip().splitlines()[-3:]}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,28 +17,57 @@ _MAP: Final = re.compile(r"@(\w+)(?:\[([^\]]*)\])?: (.*)")
 _NUMBER: Final = re.compile(r"-?\d+")
 _BLOCK_BYTES: Final = 1 << 20
 
+Entry = tuple[list[int], list[int]]
+"""Of a map: the numbers of the key, and those of the value."""
 
-class Lines:
-    """Takes the output as it comes and gives back the rows; remembers everything else.
 
-    lost: events that bpftrace said it lost. totals: the script's scalar maps. entries: its maps
-    with keys, name to a list of (key numbers, value numbers). notes: lines that are none of these.
-    bad: lines that look like rows and are not. ended: the script's last line was seen.
+class Output(ABC):
+    """What a script prints, taken as it comes: gives back the rows, remembers everything else.
+
+    lost: events that bpftrace said it lost. totals: the script's scalar maps. notes: lines that are
+    none of what is known. bad: lines that look like rows and are not. ready, ended: the script's
+    first and last line were seen.
     """
 
-    def __init__(self, fields: int) -> None:
-        self._names = [f"f{i}" for i in range(fields)]
+    def __init__(self) -> None:
         self._rest = b""
         self.lost = 0
         self.bad = 0
         self.ready = False
         self.ended = False
         self.totals: dict[str, int] = {}
-        self.entries: dict[str, list[tuple[list[int], list[int]]]] = {}
         self.notes: list[str] = []
 
+    @abstractmethod
     def feed(self, data: bytes) -> Iterator[list[pa.Array]]:
         """The rows of all lines that are whole now: a list of int64 columns per piece."""
+
+    @abstractmethod
+    def close(self) -> Iterator[list[pa.Array]]:
+        """What was left without an end of line."""
+
+    @abstractmethod
+    def per_key(self, name: str) -> Sequence[Entry]:
+        """A map with keys: (key numbers, value numbers) of each entry."""
+
+    @abstractmethod
+    def rows_printed(self) -> int | None:
+        """How many rows the script says it printed; None if it prints none."""
+
+
+class Lines(Output):
+    """Rows as lines of numbers with commas, maps as bpftrace prints them.
+
+    entries: the script's maps with keys, as `per_key` gives them.
+    """
+
+    def __init__(self, fields: int) -> None:
+        super().__init__()
+        self._names = [f"f{i}" for i in range(fields)]
+        self.entries: dict[str, list[Entry]] = {}
+
+    def feed(self, data: bytes) -> Iterator[list[pa.Array]]:
+        """In pieces of at most some size."""
         text = self._rest + data
         end = text.rfind(b"\n") + 1
         self._rest = text[end:]
@@ -49,10 +79,18 @@ class Lines:
                 yield from self._piece(text[start:last])
 
     def close(self) -> Iterator[list[pa.Array]]:
-        """What was left without an end of line."""
+        """A last line."""
         rest, self._rest = self._rest, b""
         if rest:
             yield from self._piece(rest + b"\n")
+
+    def per_key(self, name: str) -> Sequence[Entry]:
+        """In the order in which they were printed."""
+        return self.entries.get(name, [])
+
+    def rows_printed(self) -> int | None:
+        """A map that nobody added to is not printed."""
+        return self.totals.get("rows", 0)
 
     def _piece(self, text: bytes) -> Iterator[list[pa.Array]]:
         if text.translate(None, _ROW_BYTES):
@@ -111,33 +149,39 @@ class Lines:
             self.notes.append(line)
 
 
-class JsonMaps:
+class JsonMaps(Output):
     """The same of a script that prints its maps as JSON at its end, and no rows.
 
-    histograms: name to key text to a list of (from, to, count). maps: name to key text to number.
+    histograms: name to key text to a list of (from, to, count). maps: name to key text to number,
+    or numbers.
     """
 
     def __init__(self) -> None:
-        self._rest = b""
-        self.lost = 0
-        self.bad = 0
-        self.ready = False
-        self.ended = False
-        self.totals: dict[str, int] = {}
+        super().__init__()
         self.maps: dict[str, dict[str, Any]] = {}
         self.histograms: dict[str, dict[str, list[tuple[int, int, int]]]] = {}
-        self.notes: list[str] = []
 
     def feed(self, data: bytes) -> Iterator[list[pa.Array]]:
-        """Takes the next piece of output; there are never rows in it."""
+        """There are never rows in it."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         for line in filter(None, whole):
             self._line(line)
         yield from ()
 
     def close(self) -> Iterator[list[pa.Array]]:
-        """What was left without an end of line."""
+        """A last line."""
         yield from self.feed(b"\n")
+
+    def per_key(self, name: str) -> Sequence[Entry]:
+        """In the order in which they were printed."""
+        return [
+            ([int(n) for n in key.split(",")], [int(n) for n in _listed(value)])
+            for key, value in self.maps.get(name, {}).items()
+        ]
+
+    def rows_printed(self) -> int | None:
+        """None."""
+        return None
 
     def _line(self, line: bytes) -> None:
         try:
@@ -169,3 +213,7 @@ class JsonMaps:
                 self.maps[name.removeprefix("@")] = value
             else:
                 self.totals[name.removeprefix("@")] = int(value)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

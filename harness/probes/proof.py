@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,18 +38,32 @@ class Tally:
     unknown: int = 0
     first_writes: int = 0
 
+    def of(self, op: str) -> Moved:
+        """What one operation moved, to be added to."""
+        return self.ops.setdefault(op, Moved())
+
     def add(self, table: pa.Table) -> None:
-        """Counts rows that are in the trace."""
-        if "sectors" not in table.column_names:
-            return
+        """Counts requests that are in the trace."""
         groups = table.select(["op", "sectors"]).group_by("op")
         for row in groups.aggregate([("sectors", "sum"), ("sectors", "count")]).to_pylist():
-            moved = self.ops.setdefault(row["op"], Moved())
+            moved = self.of(row["op"])
             moved.ios += row["sectors_count"]
             moved.sectors += row["sectors_sum"]
         self.unknown += table["latency_ns"].null_count
         first = pc.and_(pc.equal(table["lba"], 0), pc.equal(table["op"].cast(pa.string()), "write"))
         self.first_writes += pc.sum(first).as_py() or 0
+
+    def merge(self, other: Tally) -> None:
+        """Adds what is in no row."""
+        for op, moved in other.ops.items():
+            self.of(op).ios += moved.ios
+            self.of(op).sectors += moved.sectors
+        self.first_writes += other.first_writes
+
+
+def as_facts(tally: Tally) -> dict[str, dict[str, int]]:
+    """What each operation moved, as a trace says it of itself."""
+    return {op: asdict(moved) for op, moved in tally.ops.items()}
 
 
 @dataclass(frozen=True)

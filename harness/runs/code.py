@@ -4,8 +4,8 @@ A study's run on a tier begins in two modules: the one that its function in `run
 the tier's. Whatever these import is reached, within functions too, and so is a module that they
 name in full in a string (a process that is started with `-m`), and what is not Python in a folder
 that a module is reached in. A package's own `__init__` counts if something is imported from it that
-is no module: house style keeps state and effects out of it. What only a type checker sees is not
-reached.
+is no module: house style keeps state and effects out of it. One that finds its modules in its own
+folder reaches all of them. What only a type checker sees is not reached.
 """
 
 from __future__ import annotations
@@ -102,12 +102,16 @@ def reached(roots: Iterable[str]) -> Reached:
         waiting += imported
         core |= used
     data = {
-        f"{name.rpartition('.')[0]}/{path.name}": path
+        f"{_package(name, module)}/{path.name}": path
         for name, module in modules.items()
         for path in module.parent.iterdir()
         if path.is_file() and path.suffix not in _NOT_DATA
     }
     return Reached({**modules, **data}, frozenset(core))
+
+
+def _package(name: str, path: Path) -> str:
+    return name if path.name == "__init__.py" else name.rpartition(".")[0]
 
 
 @cache
@@ -148,10 +152,18 @@ def _read(name: str, path: Path) -> tuple[frozenset[str], frozenset[str]]:
             imported |= set(_from(node, name, path, ours))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             imported |= {node.value} if _NAME.fullmatch(node.value) else set()
+        elif _finds_modules(node) and path.name == "__init__.py":
+            imported |= {f"{name}.{beside.stem}" for beside in path.parent.glob("[!_]*.py")}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             core |= {node.attr} if node.value.id == "_core" else set()
     kept = frozenset(found for found in imported if found.partition(".")[0] in ours)
     return kept, frozenset(core)
+
+
+def _finds_modules(node: ast.AST) -> bool:
+    """Whether it imports by a name that is made, and so stands in no string."""
+    called = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+    return called and isinstance(node, ast.Call) and not isinstance(node.args[0], ast.Constant)
 
 
 def _executed(tree: ast.AST) -> Iterator[ast.AST]:
@@ -167,7 +179,7 @@ def _from(node: ast.ImportFrom, name: str, path: Path, ours: set[str]) -> Iterat
     """`from M import N`: module M.N if there is one, else M."""
     base = node.module or ""
     if node.level:
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        package = _package(name, path)
         for _ in range(node.level - 1):
             package = package.rpartition(".")[0]
         base = f"{package}.{base}".rstrip(".")

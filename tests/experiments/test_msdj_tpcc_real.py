@@ -394,7 +394,7 @@ def test_a_trace_may_lack_a_request_in_a_hundred(
         for n in range(2000 - missing)
     ]
     trace = tmp_path / "block.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema=scripts.BLOCK_IO), trace)
+    pq.write_table(pa.Table.from_pylist(rows, schema=scripts.find("block_io").schema), trace)
     zeros = dict.fromkeys((field.name for field in fields(BlockCounters)), 0)
     moved = BlockCounters(**{**zeros, "write_sectors": 16_000})
     if is_valid:

@@ -369,7 +369,7 @@ def events(folder: Path, *rows: tuple[str, int, int, int, int, int, int]) -> Pat
     names = ("event", "time_ns", "inode", "logical_block", "block", "blocks", "flags")
     table = [{**dict(zip(names, row, strict=True)), "goal": None} for row in rows]
     path = folder / "ext4.parquet"
-    pq.write_table(pa.Table.from_pylist(table, schema=scripts.EXT4), path)
+    pq.write_table(pa.Table.from_pylist(table, schema=scripts.find("ext4_extents").schema), path)
     return path
 
 

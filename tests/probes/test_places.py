@@ -50,7 +50,7 @@ def trace_of(requests: list[Request], path: Path) -> Path:
         }
         for number, (lba, sectors, op) in enumerate([*requests, (0, 0, "flush")])
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=scripts.BLOCK_IO), path)
+    pq.write_table(pa.Table.from_pylist(rows, schema=scripts.find("block_io").schema), path)
     return path
 
 

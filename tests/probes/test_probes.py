@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -35,12 +34,13 @@ from harness.errors import (
     TraceIncomplete,
     UnknownName,
 )
-from harness.probes import analysis, bpftrace, counters, proof, recorder, scripts
+from harness.probes import analysis, block_requests, bpftrace, counters, proof, scripts, trace_file
 from harness.probes.bpftrace import Buffers
 from harness.probes.counters import BlockCounters
 from harness.probes.lines import JsonMaps, Lines
 from harness.probes.proof import Moved, Printed, Tally
 from harness.probes.recorder import Recorder
+from harness.probes.scripts import block_io
 
 # --- lines ----------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def coded(flags: str, failed: bool = False) -> int:
     ],
 )
 def test_letters_of_requests(flags: str, op: str) -> None:
-    assert scripts.rwbs(coded(flags)) == (op, flags)
+    assert block_io.rwbs(coded(flags)) == (op, flags)
 
 
 @given(
@@ -176,7 +176,7 @@ def test_requests_are_packed_and_unpacked(
             "completed_ns": when + lat,
             "lba": lba,
             "sectors": n,
-            "op": scripts.rwbs(coded(f))[0],
+            "op": block_io.rwbs(coded(f))[0],
             "flags": f,
             "error": e,
         }
@@ -191,7 +191,7 @@ def test_requests_whose_end_was_not_seen() -> None:
         ((200 << 8) | ord("W"), 2, 16),
         (ord("F"), 7000, 0),
     ]
-    rows = scripts.unseen_rows(scripts.BLOCK_IO, entries).to_pylist()
+    rows = block_requests.unseen_rows(block_io.PROBE.schema, entries).to_pylist()
     assert [(r["op"], r["lba"], r["sectors"], r["issued_ns"]) for r in rows] == [
         ("read", 92, 8, 5000),
         ("write", 184, 16, None),
@@ -304,7 +304,7 @@ def trace_of(requests: list[Request], path: Path) -> Path:
         }
         for t, d, a, n, o in requests
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=scripts.BLOCK_IO), path)
+    pq.write_table(pa.Table.from_pylist(rows, schema=block_io.PROBE.schema), path)
     return path
 
 
@@ -402,7 +402,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
         with pytest.raises(TraceError, match=says):
             analysis.latencies(tmp_path / f"{name}.parquet")
         with pytest.raises(TraceError, match="is not a recording"):
-            recorder.check_file(tmp_path / f"{name}.parquet")
+            trace_file.check_file(tmp_path / f"{name}.parquet")
 
 
 # --- without bpftrace -----------------------------------------------------------------------------
@@ -497,14 +497,14 @@ def journalled(device: Path, folder: Path) -> Iterator[Path]:
 
 @pytest.mark.servers
 @pytest.mark.root
-@pytest.mark.parametrize("name", scripts.SCRIPTS)
+@pytest.mark.parametrize("name", scripts.names())
 def test_scripts_parse_and_say_what_they_are(name: str) -> None:
     need("bpftrace")
-    script = scripts.find(name)
-    head = script.path.read_text().split("\nBEGIN\n")[0]
+    probe = scripts.find(name)
+    head = probe.source.read_text().split("\nBEGIN\n")[0]
     for part in ("Purpose", "Sample", "Reading"):
         assert part in head
-    bpftrace.parse_check(script)
+    bpftrace.parse_check(probe)
 
 
 @pytest.mark.servers
@@ -533,7 +533,7 @@ def test_every_request_is_there(device: Path, tmp_path: Path) -> None:
     assert not table.error.any()
     after = counters.read(device) - before
     assert after.read_ios >= moved.read_ios
-    assert recorder.check_file(tmp_path / "t.parquet")["rows"] == recording.rows
+    assert trace_file.check_file(tmp_path / "t.parquet")["rows"] == recording.rows
     assert not (tmp_path / "t.incomplete.parquet").exists()
 
 
@@ -574,7 +574,7 @@ def test_counters_of_the_device_itself(device: Path, tmp_path: Path) -> None:
     assert not path.exists()
     assert (tmp_path / "t.incomplete.parquet").exists()
     with pytest.raises(TraceIncomplete):
-        recorder.check_file(tmp_path / "t.incomplete.parquet")
+        trace_file.check_file(tmp_path / "t.incomplete.parquet")
 
 
 @pytest.mark.servers
@@ -692,6 +692,73 @@ def test_a_file_system(device: Path, tmp_path: Path, name: str) -> None:
         assert {"read", "write", "flush", "discard"} <= set(table.op)
 
 
+# --- a probe of somebody else ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a probe in it, beside ours."""
+    folder = Path(__file__).parent / "added"
+    monkeypatch.setattr(scripts, "__path__", [*scripts.__path__, str(folder)])
+
+
+@pytest.mark.usefixtures("added")
+def test_a_probe_is_two_files_in_a_folder() -> None:
+    assert {"issues", "block_io"} <= set(scripts.names())
+    assert scripts.find("issues").schema.names == ["time_ns", "op", "lba", "sectors"]
+    with pytest.raises(UnknownName, match=r"block_io.*issues"):
+        scripts.find("nothing")
+
+
+def test_every_script_has_its_module_and_every_module_its_script() -> None:
+    folder = Path(block_io.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert modules == set(scripts.names())
+    assert [scripts.find(name).name for name in scripts.names()] == scripts.names()
+
+
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.usefixtures("added")
+def test_an_added_probe_records_proves_and_prints(
+    device: Path, tmp_path: Path, harness_here: Callable[..., subprocess.CompletedProcess[Any]]
+) -> None:
+    path = tmp_path / "t.parquet"
+    bpftrace.parse_check(scripts.find("issues"))
+    with Recorder(device, path, "issues") as probe:
+        fio(device, "--rw=randread", "--number_ios=300")
+        fio(device, "--rw=randwrite", "--bs=16k", "--number_ios=20")
+    assert probe.recording is not None
+    assert probe.recording.counters is not None
+    table = pq.read_table(path).to_pandas()
+    reads = table[table.op == "read"]
+    assert len(reads) == probe.recording.counters.read_ios >= 300
+    assert reads.sectors.sum() == probe.recording.counters.read_sectors
+    assert (table[table.op == "write"].sectors == 32).sum() == 20
+    assert trace_file.check_file(path)["script"] == "issues"
+    assert "requests when they are issued" in harness_here("probe", "list").stdout
+    assert "rows of issues, complete" in harness_here("probe", "check", str(path)).stdout
+    shown = harness_here("probe", "analyse", str(path)).stdout
+    assert "issues by size" in shown
+    assert ["write", "32", "20"] in [line.split() for line in shown.splitlines()]
+
+
+@pytest.mark.real
+@pytest.mark.root
+@pytest.mark.usefixtures("added")
+def test_an_added_probe_that_misses_something_is_refused(device: Path, tmp_path: Path) -> None:
+    mine = scripts.find("issues")
+    text = mine.source.read_text().replace("args->dev == $1", "args->dev == $1 && nsecs % 2 == 0")
+    (tmp_path / "issues.bt").write_text(text)
+    blind = replace(mine, module=str(tmp_path / "issues.py"))
+    with (
+        pytest.raises(TraceIncomplete, match="reads were issued"),
+        Recorder(device, tmp_path / "t.parquet", blind),
+    ):
+        fio(device, "--rw=randread", "--number_ios=300")
+    assert not (tmp_path / "t.parquet").exists()
+
+
 # --- nothing is left behind -----------------------------------------------------------------------
 
 
@@ -764,15 +831,12 @@ def test_a_bpftrace_that_dies_is_no_recording(device: Path, tmp_path: Path) -> N
 
 @pytest.mark.servers
 @pytest.mark.root
-def test_a_script_that_does_not_compile_says_why(
-    device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy(scripts.find("block_io").path, tmp_path / "block_io.bt")
+def test_a_script_that_does_not_compile_says_why(device: Path, tmp_path: Path) -> None:
     (tmp_path / "block_io.bt").write_text("BEGIN { nonsense(); }")
-    monkeypatch.setattr(scripts, "FOLDER", tmp_path)
+    broken = replace(block_io.PROBE, module=str(tmp_path / "block_io.py"))
     with (
         pytest.raises(HarnessError, match=r"did not start block_io\.bt"),
-        Recorder(device, tmp_path / "t.parquet"),
+        Recorder(device, tmp_path / "t.parquet", broken),
     ):
         pass
     assert not children("bpftrace")

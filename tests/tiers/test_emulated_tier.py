@@ -17,7 +17,7 @@ from harness.errors import BadParameter, InvalidRun
 from harness.experiments.base import Cell, Measurement, Point
 from harness.experiments.grace_hash_join.agreement import measured_host
 from harness.paths import Project
-from harness.probes import recorder
+from harness.probes import trace_file
 from harness.runs import agreement
 from harness.runs.journal import Journal
 from harness.runs.session import Options, open_session
@@ -59,7 +59,7 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
     journal = Journal(checkout.journal / "grace_hash_join" / "emulated")
     traced = [p for p in table.point if journal.block_trace_path(p).is_file()]
     for point in traced:
-        origin = recorder.check_file(journal.block_trace_path(point))
+        origin = trace_file.check_file(journal.block_trace_path(point))
         assert origin
         row = table[table.point == point].iloc[0]
         trace = pd.read_parquet(journal.block_trace_path(point))
