@@ -1,0 +1,175 @@
+"""What a result depends on, as it is derived: all that a run executes, and nothing beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+
+from harness import _core, experiments
+from harness.errors import DataFolderError
+from harness.runs import code
+from harness.system import core_sources
+
+HARNESS = REPOSITORY / "harness"
+SIMULATED = [name for name in experiments.names() if "simulated" in experiments.find(name).tiers]
+ELSEWHERE = (
+    "drives.guard",
+    "drives.wear",
+    "drives.preparation",
+    "probes",
+    "dbms.mysql",
+    "commands",
+)
+"""What no run in virtual time reaches."""
+
+TRACED = """
+import sys
+from pathlib import Path
+from harness import experiments
+from harness.paths import find_project
+from harness.runs.session import Options, open_session
+
+name = sys.argv[1]
+executed = set()
+with open_session(find_project(), name, "simulated", Options(scale="smoke")) as session:
+    first = {}
+    for point in session.points:  # one of each kind, and of each device
+        first.setdefault((point.values.get("kind"), point.values["device"]), point)
+    def watch(frame, event, arg):
+        if event == "call" and frame.f_code.co_name != "<module>":
+            executed.add(frame.f_code.co_filename)
+    sys.setprofile(watch)
+    for point in first.values():
+        session.experiment.run_point(point, session.parameters, session.bench, session.project.raw)
+    sys.setprofile(None)
+print("\\n".join(sorted(executed)))
+"""
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_whatever_a_run_executes_is_in_its_key(name: str) -> None:
+    """The oracle: which files' functions are called while a point of each kind is run."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED, name],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    executed = {path for path in done.stdout.splitlines() if path.startswith(str(HARNESS))}
+    assert executed, "the run executed nothing of ours"
+    experiment = experiments.find(name)
+    known = {str(path) for path in code.run_of(experiment, "simulated").files.values()}
+    assert executed - {experiment_file(name)} <= known
+
+
+def experiment_file(name: str) -> str:
+    """It, and what all studies inherit, only hand a point on to the function in `runs`."""
+    return str(HARNESS / "experiments" / name / "__init__.py")
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_what_a_run_does_not_reach_is_not_in_its_key(name: str) -> None:
+    experiment = experiments.find(name)
+    for reached in (code.run_of(experiment, "simulated"), code.shown_of(experiment)):
+        for module in reached.files:
+            assert not module.startswith(tuple(f"harness.{part}" for part in ELSEWHERE)), module
+
+
+@pytest.mark.parametrize("tier", ["emulated", "hardware"])
+def test_real_runs_reach_their_servers_probes_and_statements(tier: str) -> None:
+    files = set(code.run_of(experiments.find("msdj_tpcc"), tier).files)
+    assert {"harness.dbms.mysql", "harness.probes.scripts/block_io.bt"} <= files
+    assert "harness.workloads.tpcc/procedures.sql" in files
+    assert ("harness.devices.live.daemon" in files) == (tier == "emulated"), "started with -m"
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a run that imports some of it, in some of the ways there are."""
+    folder = tmp_path / "apart"
+    folder.mkdir()
+    files = {
+        "__init__.py": "",
+        "run.py": "from apart import used\nfrom typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from apart import only_a_type\n"
+        "def go():\n    from . import late\n    return ['-m', 'apart.started']\n",
+        "used.py": "from harness import _core\n_core.merge_plan\n",
+        "late.py": "",
+        "started.py": "",
+        "only_a_type.py": "",
+        "beside.py": "",
+        "statements.sql": "SELECT 1",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "apart", raising=False)
+    for each in (code._file, code._folder, code._read):
+        each.cache_clear()
+    return folder
+
+
+def key() -> str:
+    code._read.cache_clear()
+    return code.reached(["apart.run"]).digest()
+
+
+@pytest.mark.parametrize("name", ["run.py", "used.py", "late.py", "started.py", "statements.sql"])
+def test_a_change_of_what_is_reached_changes_the_key(package: Path, name: str) -> None:
+    before = key()
+    assert key() == before
+    (package / name).write_text((package / name).read_text() + "\n# changed\n")
+    assert key() != before
+
+
+@pytest.mark.parametrize("name", ["only_a_type.py", "beside.py"])
+def test_a_change_of_anything_else_does_not(package: Path, name: str) -> None:
+    before = key()
+    (package / name).write_text("changed = True\n")
+    assert key() == before
+
+
+def test_a_name_of_the_core_stands_on_its_parts() -> None:
+    core = core_sources.described()
+    assert set(core["names"]["merge_plan"]) <= {"base", "dbms", "host"}
+    assert "live" in core["names"]["LiveDevice"]
+    assert "live" not in core["names"]["VirtualStorage"]
+    assert core_sources.digest(["merge_plan"]) != core_sources.digest(["LiveDevice"])
+    unknown = core_sources.digest(["never bound"])
+    assert unknown == core_sources.digest(core["names"]), "what is not known stands on everything"
+
+
+def test_every_bound_name_is_known() -> None:
+    bound = {name for name in dir(_core) if not name.startswith("_")}
+    assert bound <= set(core_sources.described()["names"])
+
+
+def test_a_core_of_other_sources_is_refused(tmp_path: Path) -> None:
+    core_sources.check(HARNESS / "core")
+    other = tmp_path / "core"
+    for folder in ("bind", "base"):
+        (other / folder).mkdir(parents=True)
+    (other / "base" / "changed.cpp").write_text("int changed;\n")
+    (other / "CMakeLists.txt").write_text("")
+    (other / "sources.py").write_bytes((HARNESS / "core" / "sources.py").read_bytes())
+    with pytest.raises(DataFolderError, match="run make env"):
+        core_sources.check(other)
+
+
+def test_the_digests_on_file_are_those_of_the_code() -> None:
+    """Otherwise `dvc status` of a fresh clone speaks of code that nobody has."""
+    for name in experiments.names():
+        for tier in experiments.find(name).tiers:
+            path = REPOSITORY / "data" / "code" / f"{name}.{tier}.json"
+            on_file = json.loads(path.read_text())
+            assert on_file["run"] == code.run_of(experiments.find(name), tier).digest(), (
+                f"{path.name}: run harness digests"
+            )
