@@ -34,7 +34,8 @@ from live_world import (
 
 from harness import _core
 from harness.devices import live
-from harness.devices.live import loops, registry
+from harness.devices.live import registry
+from harness.devices.live.front import loops
 from harness.devices.live.registry import Place
 from harness.errors import TargetError
 from harness.system import leases, locks, mounts, processes
@@ -42,7 +43,7 @@ from harness.system import leases, locks, mounts, processes
 pytestmark = [
     pytest.mark.real,
     pytest.mark.root,
-    pytest.mark.skipif(not _core.LiveDevice.has_fuse(), reason="the core was built without FUSE"),
+    pytest.mark.skipif(not _core.FuseFile.available(), reason="the core was built without FUSE"),
 ]
 
 
@@ -74,8 +75,8 @@ def said(started: subprocess.Popen[str]) -> str:
 RUN = """
 import os, subprocess, sys
 from pathlib import Path
-from harness import leases
 from harness.devices import live
+from harness.system import leases
 name, point, profiles, folder = sys.argv[1:]
 spec = live.LiveSpec(
     profile="crucial_mx500_250gb", profiles=profiles, size_bytes=1 << 30,
@@ -119,10 +120,10 @@ from harness.devices.profiles import core_parameters, load_device
 profile = load_device(Path(sys.argv[2]), "seagate_250gb")
 fd = os.memfd_create("other"); os.ftruncate(fd, 1 << 20)
 device = _core.LiveDevice(core_parameters(profile, seed=0), store_fd=fd, visible_bytes=1 << 20)
-device.mount(sys.argv[1], source="other", threads=1)
+file = _core.FuseFile(device, sys.argv[1], source="other", threads=1)
 print("mounted", flush=True)
 sys.stdin.read()
-device.unmount()
+file.close()
 """
 
 
@@ -405,7 +406,7 @@ def test_a_clean_while_devices_are_made_and_removed(others: Callable[[], None]) 
 
 
 CLEANS = """
-from harness import cleaning
+from harness.runs import cleaning
 while True:
     cleaning.clean()
 """
@@ -472,7 +473,7 @@ def test_a_process_number_that_became_anothers_is_left_alone(tmp_path: Path) -> 
 def dead_lease(folder: Path) -> Path:
     """The notes of a run that was killed; its server, a child of init's, lives."""
     program = (
-        "import sys, time; from pathlib import Path; from harness import leases\n"
+        "import sys, time; from pathlib import Path; from harness.system import leases\n"
         "with leases.open_lease() as lease:\n"
         "    server = lease.start(['sleep', '600'])\n"
         "    lease.new_folder(Path(sys.argv[1]), 'flashlab-pg-')\n"

@@ -43,7 +43,7 @@ from harness.errors import BadParameter, HarnessError, TargetError
 pytestmark = [
     pytest.mark.real,
     pytest.mark.root,
-    pytest.mark.skipif(not _core.LiveDevice.has_fuse(), reason="the core was built without FUSE"),
+    pytest.mark.skipif(not _core.FuseFile.available(), reason="the core was built without FUSE"),
 ]
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -175,8 +175,8 @@ def test_a_record_that_fails_late_leaves_nothing(tmp_path: Path) -> None:
 def test_without_root(tmp_path: Path) -> None:
     """As nobody, with everything imported before root is given up."""
     program = (
-        "import os, sys; from harness import cli, cleaning, paths\n"
-        "from harness.devices import live, profiles\n"
+        "import os, sys; from harness import paths; from harness.commands import main as cli\n"
+        "from harness.devices import live, profiles; from harness.runs import cleaning\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.argv[0] = 'harness'; cli.main()\n"
     )
@@ -202,7 +202,7 @@ else:
         if name != lacking:
             call("mknod", "-m", "666", str(place / name), "c", str(major), str(minor))
     call("mount", "--move", str(place), "/dev")
-from harness import cli
+from harness.commands import main as cli
 sys.argv[:] = ["harness", *sys.argv[3:]]
 cli.main()
 """
