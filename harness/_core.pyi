@@ -279,14 +279,7 @@ class LiveDevice:
     def __init__(self, parameters: HddParameters | SsdParameters, *, store_fd: int, visible_bytes: int) -> None:
         """`store_fd` is taken over."""
 
-    def mount(self, path: str, *, source: str, threads: int) -> None: ...
-
-    def unmount(self) -> None: ...
-
     def sync(self) -> None: ...
-
-    @staticmethod
-    def has_fuse() -> bool: ...
 
     def set_pace(self, pace: str, *, slowdown: int = 1, constant_ns: int = 0) -> None:
         """
@@ -339,6 +332,20 @@ class LiveDevice:
         """
         Waits until nothing is in flight, ends the record, and takes a snapshot.
         """
+
+class FuseFile:
+    """A live device as a file that the kernel sees."""
+
+    def __init__(self, device: LiveDevice, path: str, *, source: str, threads: int) -> None:
+        """
+        Mounts over `path`, an existing file; `source` is what the mount table shows.
+        """
+
+    def close(self) -> None:
+        """Unmounts; waits until nobody has the file open."""
+
+    @staticmethod
+    def available() -> bool: ...
 
 def probe_path(path: str, op: str, *, size_bytes: int, span_bytes: int, count: int, depth: int = 1) -> tuple:
     """

@@ -45,6 +45,7 @@ def create(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="a profile's parameter")
     ] = None,
     seed: Annotated[int, typer.Option(help="of everything random in the drive")] = 0,
+    front: Annotated[str, typer.Option(help="the way into the kernel, if not the usual one")] = "",
     thin: Annotated[bool, typer.Option("--thin", help="the store may be smaller")] = False,
     dishonest: Annotated[
         bool, typer.Option("--dishonest", help="acknowledge flushes and forget them")
@@ -52,6 +53,7 @@ def create(
 ) -> None:
     """Makes a block device that behaves like the profile's drive."""
     from harness.devices import live
+    from harness.devices.live.front import DEFAULT
     from harness.devices.profiles import match_profile
     from harness.paths import find_project
 
@@ -68,6 +70,7 @@ def create(
         slowdown=0 if slowdown == "auto" else slowdown,
         condition=condition,
         seed=seed,
+        front=front or DEFAULT,
         thin=thin,
         honest_flush=not dishonest,
     )

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import _core
+from harness.devices.live.front import FRONTS
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,11 @@ NEEDS: Final = (
     Need("hardware", "nvme", "NVMe: wear, format, sanitize", _program("nvme"), "nvme-cli"),
     Need("hardware", "smartctl", "SATA and SAS: wear", _program("smartctl"), "smartmontools"),
     Need("hardware", "hdparm", "SATA: secure erase", _program("hdparm"), "hdparm"),
-    Need("emulated", "libfuse3", "live devices", _core.LiveDevice.has_fuse, "libfuse3-dev"),
+    *(
+        Need("emulated", need.name, "live devices", need.present, need.package)
+        for each in FRONTS.values()
+        for need in each.needs
+    ),
     Need("emulated", "losetup", "live devices", _program("losetup"), "mount"),
     Need("emulated", "mke2fs", "file systems for databases", _program("mke2fs"), "e2fsprogs"),
     Need("emulated", "initdb", "the sort-merge join", _postgres, "postgresql"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import cleaning_alone, loop_device
 
-from harness.devices.live import loops
+from harness.devices.live.front import loops
 from harness.drives.queue_settings import queue_settings
 from harness.errors import TargetError, UnknownName
 from harness.runs import cleaning
@@ -144,7 +144,7 @@ def test_a_setting_that_cannot_be_set_leaves_none_behind(
 CHILD = """
 import sys
 from pathlib import Path
-from harness.devices.live import loops
+from harness.devices.live.front import loops
 from harness.drives.queue_settings import queue_settings
 with queue_settings(Path(sys.argv[1]), {"scheduler": "mq-deadline", "nr_requests": 64}):
     print("set", flush=True)

@@ -8,7 +8,7 @@ from test_msdj_tpcc_model import cell as point_cell
 
 from harness.experiments.msdj_tpcc import agreement as msdj_tpcc
 from harness.experiments.msdj_tpcc import model
-from harness.experiments.msdj_tpcc.written import SHARES, TABLES
+from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 
 METRICS = {
     "host_written_bytes": 1000,

@@ -18,7 +18,7 @@ from harness import _core
 from harness.devices.profiles import SsdProfile
 from harness.errors import BadParameter, DiskFull, Interrupted, UnknownName
 from harness.experiments.base import Measurement, Scalar
-from harness.experiments.msdj_tpcc import calibrate, grid, model, written
+from harness.experiments.msdj_tpcc import calibrate, grid, model, pages
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
@@ -77,8 +77,8 @@ def test_a_point_has_the_metrics_and_series_that_all_tiers_have(mode: str) -> No
     assert len(series["waf_time_s"]) == len(series["tpmc_per_interval"]) + 1
     assert list(series["waf_written_bytes"]) == sorted(series["waf_written_bytes"])
     assert series["waf_written_bytes"][-1] == measurement.metrics["host_written_bytes"]
-    assert len(series["table_written_pages"]) == len(written.TABLES)
-    assert len(series["home_write_concentration"]) == len(written.SHARES)
+    assert len(series["table_written_pages"]) == len(pages.TABLES)
+    assert len(series["home_write_concentration"]) == len(pages.SHARES)
     assert series["home_write_concentration"][-1] == pytest.approx(1.0)
 
 

@@ -37,7 +37,8 @@ from harness.errors import (
     UnknownName,
 )
 from harness.experiments.base import Measurement
-from harness.experiments.msdj_tpcc import grid, real, written
+from harness.experiments.msdj_tpcc import grid, real
+from harness.experiments.msdj_tpcc.pages import SHARES, TABLES, concentration
 from harness.probes import bpftrace, scripts
 from harness.probes.counters import BlockCounters
 from harness.system import cgroups, filesystems
@@ -179,21 +180,21 @@ def test_figure_1_is_of_the_journal_and_of_all_else(by_mode: dict[str, Measureme
 
 def test_tables_have_the_pages_that_were_written_home(by_mode: dict[str, Measurement]) -> None:
     found, series = by_mode["oj_dwb"].metrics, by_mode["oj_dwb"].series
-    pages = dict(zip(written.TABLES, series["table_written_pages"], strict=True))
+    pages = dict(zip(TABLES, series["table_written_pages"], strict=True))
     assert pages["item"] == 0  # nobody changes it
     assert all(pages[name] > 0 for name in ("stock", "customer", "order_line", "district"))
     home = found["home_written_bytes"]
     assert 0.3 * home < sum(pages.values()) * 16384 <= home
     shares = series["home_write_concentration"]
-    assert len(shares) == len(written.SHARES)
+    assert len(shares) == len(SHARES)
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
 
 
 def test_concentration_is_of_what_was_written_at_all() -> None:
     counts = np.array([0.0, 0, 6, 1, 1, 0, 1, 1])
-    assert written.concentration(counts, (0.001, 0.2, 0.4, 1.0)) == [0.6, 0.6, 0.7, 1.0]
-    assert written.concentration(np.zeros(3), (0.5,)) == []
+    assert concentration(counts, (0.001, 0.2, 0.4, 1.0)) == [0.6, 0.6, 0.7, 1.0]
+    assert concentration(np.zeros(3), (0.5,)) == []
 
 
 @pytest.mark.usefixtures("nothing_left")

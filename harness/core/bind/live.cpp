@@ -1,16 +1,13 @@
-// Live devices: a model against the real clock, behind a file that the kernel sees.
+// Live devices: a model against the real clock, whatever serves it to the kernel.
+#include "bind/live.hpp"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include <optional>
-
-#include "bind/convert.hpp"
 #include "io/path_probe.hpp"
-#include "live/device.hpp"
-#include "live/fuse_file.hpp"
 
 using namespace nanobind::literals;
 
@@ -18,7 +15,6 @@ namespace flashlab::bind {
 
 namespace {
 
-using live::FuseFile;
 using live::LiveCounters;
 using live::LiveDevice;
 
@@ -40,24 +36,6 @@ live::Pace pace_named(const std::string& name) {
   throw OperatingError(ErrorKind::bad_parameter,
                        "unknown pace '" + name + "'; known: real, virtual, none");
 }
-
-// The device, and the file while it is mounted.
-class Live {
- public:
-  Live(const DeviceParameters& parameters, int store_fd, std::int64_t visible)
-      : device([&](Host& host) { return make_device(parameters, host); }, store_fd,
-               Bytes{visible}) {
-    device.start();
-  }
-
-  void mount(const std::string& path, const std::string& source, std::uint32_t threads) {
-    require(!file.has_value(), "the device is mounted already");
-    file.emplace(device, path, source, threads);
-  }
-
-  LiveDevice device;
-  std::optional<FuseFile> file;
-};
 
 nb::dict histogram_of(const host::LatencyHistogram& histogram) {
   std::vector<std::int64_t> lower;
@@ -315,26 +293,13 @@ void bind_live(nb::module_& m) {
           },
           "parameters"_a, nb::kw_only(), "store_fd"_a, "visible_bytes"_a,
           "`store_fd` is taken over.")
-      .def(
-          "mount",
-          [](Live& d, const std::string& path, const std::string& source, std::uint32_t threads) {
-            const nb::gil_scoped_release release;
-            d.mount(path, source, threads);
-          },
-          "path"_a, nb::kw_only(), "source"_a, "threads"_a)
-      .def("unmount",
-           [](Live& d) {
-             const nb::gil_scoped_release release;
-             d.file.reset();
-           })
-      .def("sync",
-           [](Live& d) {
-             const nb::gil_scoped_release release;
-             require(d.device.sync() == 0, "the store cannot be synced");
-           })
-      .def_static("has_fuse", [] { return FuseFile::available(); });
+      .def("sync", [](Live& d) {
+        const nb::gil_scoped_release release;
+        require(d.device.sync() == 0, "the store cannot be synced");
+      });
   bind_control(live);
   bind_state(live);
+  bind_fronts(m);
   m.def(
       "probe_path",
       [](const std::string& path, const std::string& op, std::int64_t size, std::int64_t span,

@@ -4,10 +4,10 @@
         subprocess.run(["mkfs.ext4", str(device.path)])
         device.stats()["lateness"]
 
-A FUSE file that the core serves (harness/core/live) lies under a loop device with direct I/O. Each
-device is a process of its own (`daemon`), with a folder below /run/flashlab (`registry`) and a unix
-socket in it (`control`). It survives whoever made it; `harness clean` finds
-what a killed one left behind.
+The core serves the model (harness/core/live), a front end (`front`) makes a block device of it.
+Each device is a process of its own (`daemon`), with a folder below /run/flashlab (`registry`) and a
+unix socket in it (`control`), where it can be asked (`service`). It survives whoever made it;
+`harness clean` finds what a killed one left behind.
 """
 
 from harness.devices.live.client import LiveDevice, create, created, find

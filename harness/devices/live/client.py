@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import _core
-from harness.devices.live import loops, registry
+from harness.devices.live import front, registry
 from harness.devices.live.control import ask
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
@@ -172,9 +171,9 @@ def create(spec: LiveSpec, name: str = "", *, owned: bool = False) -> LiveDevice
 
     Raises HarnessError with what to do, and then nothing is left.
     """
-    _check_system()
+    _check_system(spec.front)
     spec.check()
-    creation = registry.begin(name, spec.profile)
+    creation = registry.begin(name, spec.profile, spec.front)
     place = creation.place
     try:
         (place.folder / "spec.json").write_text(_absolute(spec).model_dump_json())
@@ -227,19 +226,12 @@ def find(name: str) -> LiveDevice:
     return LiveDevice(place)
 
 
-def _check_system() -> None:
+def _check_system(front_end: str) -> None:
     if not sys.platform.startswith("linux"):
         raise MissingTool("live devices need Linux")
     if os.geteuid() != 0:
         raise TargetError("live devices need root: run this with sudo")
-    if not _core.LiveDevice.has_fuse():
-        raise MissingTool(
-            "the core was built without libfuse: apt-get install libfuse3-dev, then make env"
-        )
-    if not Path("/dev/fuse").exists():
-        raise TargetError("there is no /dev/fuse: modprobe fuse, or allow it in this container")
-    if not loops.CONTROL.exists():
-        raise TargetError(f"there is no {loops.CONTROL}: modprobe loop, or allow it here")
+    front.named(front_end).check()
 
 
 def _absolute(spec: LiveSpec) -> LiveSpec:

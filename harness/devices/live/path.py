@@ -1,8 +1,8 @@
 """What the way from an application to a live device costs, and how slow it must therefore run.
 
-System call, block layer, loop device, FUSE and two threads of ours lie between an application and
-the model. Their time is measured when the device starts, and taken off the time for which replies
-are held back. Where a drive is faster than the way to it, its time has to be slowed down.
+System call, block layer, front end and threads of ours lie between an application and the model.
+Their time is measured when the device starts, and taken off the time for which replies are held
+back. Where a drive is faster than the way to it, its time has to be slowed down.
 """
 
 from __future__ import annotations
@@ -30,9 +30,6 @@ _USABLE: Final = 0.7
 
 _JITTER_RATIO: Final = 0.15
 _MEAN_RATIO: Final = 0.05
-_UNSURE_NS: Final = 25_000
-"""So much the median itself moves from one second to another: 16 us or 40 us on a machine with two
-processors, depending on which thread wakes where. What is taken off is wrong by as much."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +90,12 @@ def apply(device: _core.LiveDevice, costs: PathCosts) -> None:
         device.set_path_cost(op, base_ns=costs.read.base_ns, ns_per_byte=0.0)
 
 
-def slowdown_for(profile: DeviceProfile, costs: PathCosts) -> int:
+def slowdown_for(profile: DeviceProfile, costs: PathCosts, unsure_ns: int) -> int:
     """How many times slower than the clock this drive must run for the path to carry it.
 
-    Its shortest latency must leave room for the path's cost and hide its jitter; its highest rates
-    must stay below what the path carries. 1 for a hard disk.
+    Its shortest latency must leave room for the path's cost and hide its jitter, and the
+    `unsure_ns` by which what is taken off is wrong; its highest rates must stay below what the path
+    carries. 1 for a hard disk.
     """
     if isinstance(profile, HddProfile):
         return 1
@@ -107,7 +105,7 @@ def slowdown_for(profile: DeviceProfile, costs: PathCosts) -> int:
         1,
         math.ceil(cost_ns / demand.latency_ns),
         math.ceil(costs.jitter_ns / (_JITTER_RATIO * demand.latency_ns)),
-        math.ceil(_UNSURE_NS / (_MEAN_RATIO * demand.latency_ns)),
+        math.ceil(unsure_ns / (_MEAN_RATIO * demand.latency_ns)),
         math.ceil(demand.iops / (_USABLE * costs.iops)),
         math.ceil(demand.bytes_per_s / (_USABLE * costs.bytes_per_s)),
     )

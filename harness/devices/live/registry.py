@@ -1,6 +1,7 @@
 """Which live devices there are: one folder each below /run/flashlab, and what it proves.
 
-    NAME/device-TOKEN  the file that the core serves; the loop device over it is marked with it
+    NAME/device-TOKEN  the device's mark: all that is in the kernel of it is found by this path
+    NAME/front         which front end it has (see front/): that knows what there is in the kernel
     NAME/lock          held by the device's process for as long as it lives
     NAME/owner         held by whoever wants the device to end with it; gone if nobody does
     NAME/control.sock  see control.py
@@ -9,8 +10,8 @@
 
 A device is made in a folder without a name (.new-*) and goes through one (.old-*), so that a name
 is either a whole device's or free. Everything that belongs to a device is found through this:
-its process by the lock that it holds, the loop device by its mark, file systems by the loop
-device's number, the FUSE mount by its place. So `clean` touches nothing that is not ours.
+its process by the lock that it holds, its block device by the mark, file systems by the block
+device's number. So `clean` touches nothing that is not ours.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.devices.live import loops
+from harness.devices.live import front
+from harness.devices.live.front.base import Leftovers
 from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
 from harness.system import locks, mounts
 
@@ -36,6 +38,7 @@ _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")
 _NEW: Final = ".new-"
 _OLD: Final = ".old-"
 _FILE: Final = "device-"
+_FRONT: Final = "front"
 _ATTEMPTS: Final = 3
 _LAZILY: Final = "lazily"
 
@@ -53,9 +56,21 @@ class Place:
 
     @property
     def file(self) -> Path:
-        """What the loop device lies over."""
+        """The device's mark."""
         names = os.listdir(self.folder) if self.folder.is_dir() else []  # noqa: PTH208 - no stat
         return self.folder / next((n for n in names if n.startswith(_FILE)), _FILE)
+
+    @property
+    def front(self) -> str:
+        """Its front end's name. A device of a version that knew only one has no note of it."""
+        try:
+            return (self.folder / _FRONT).read_text()
+        except FileNotFoundError:
+            return front.DEFAULT
+
+    def leftovers(self) -> Leftovers:
+        """What the kernel has of it. Raises UnknownName if its front end is another version's."""
+        return front.named(self.front).leftovers(self.file)
 
     @property
     def socket(self) -> Path:
@@ -73,7 +88,7 @@ class Place:
         return self.folder / "lock"
 
     def about(self) -> dict[str, Any]:
-        """What came of the creation: pid, loop device and more; empty before it has ended well."""
+        """What came of the creation: pid, block device and more; empty before it has ended well."""
         return _json(self.folder / "about.json")
 
     def is_alive(self) -> bool:
@@ -145,7 +160,7 @@ class Creation:
         os.close(self.owner)
 
 
-def begin(name: str, profile: str) -> Creation:
+def begin(name: str, profile: str, front_end: str) -> Creation:
     """A folder for a new device: `name`, or the first free one that the profile suggests.
 
     Its locks are held before it has its name, so that nobody takes it for a dead device's. Raises
@@ -164,6 +179,7 @@ def begin(name: str, profile: str) -> Creation:
             ) from error
         lock, owner = (locks.hold(unnamed / which) for which in ("lock", "owner"))
         (unnamed / f"{_FILE}{secrets.token_hex(4)}").touch(mode=0o600)
+        (unnamed / _FRONT).write_text(front_end)
         for candidate in [name] if name else _names_for(profile):
             with contextlib.suppress(OSError):
                 unnamed.rename(ROOT / candidate)
@@ -255,57 +271,54 @@ def remove_traces(place: Place) -> list[str]:
 def _remove_traces(place: Place) -> list[str]:
     if not place.folder.is_dir():
         return []
-    file = place.file
+    left = place.leftovers()
     locks.wake_holders(place.lock)
-    done = _unmount_while_it_lives(place)
-    mounts.abort(file)  # nothing is left to be written, and its process may wait for itself
+    done = _unmount_while_it_lives(place, left)
+    left.abort()  # nothing is left to be written, and its process may wait for itself
     done += [f"ended process {pid}" for pid in locks.end_holders(place.lock)]
     for _ in range(_ATTEMPTS):  # somebody may be mounting it just now
-        done += _unmount_all(file)
+        done += _unmount_all(left)
         patient = not any(_LAZILY in line for line in done)
-        detached = _detach(file, patient=patient)
-        if not loops.over(file) or not _is_mounted(file):
+        detached = _detach(left, patient=patient)
+        if not left.block_devices() or not _is_mounted(left):
             break
-    done += detached
-    if mounts.is_point(file):
-        mounts.drop(file)
-        done.append(f"unmounted {file}")
+    done += [*detached, *left.drop()]
     done += _delete_unfinished(place)
     discard(place)
     return [f"{place.name}: {line}" for line in [*done, f"removed {place.folder}"]]
 
 
-def _unmount_while_it_lives(place: Place) -> list[str]:
+def _unmount_while_it_lives(place: Place, left: Leftovers) -> list[str]:
     """Unmounts, so that what the kernel still has to write is written; not if that hangs."""
     if place.is_dead():
         return []
     try:
-        return _unmount_all(place.file)
+        return _unmount_all(left)
     except mounts.Hangs:
         return ["its file system does not answer: ended without writing it back"]
 
 
 def unmount_all(place: Place) -> list[str]:
     """Unmounts every file system on a device; returns how. Raises TargetError."""
-    return _unmount_all(place.file)
+    return _unmount_all(place.leftovers())
 
 
-def _unmount_all(file: Path) -> list[str]:
-    return [mounts.unmount(mount) for loop in loops.over(file) for mount in mounts.of_device(loop)]
+def _unmount_all(left: Leftovers) -> list[str]:
+    return [mounts.unmount(m) for device in left.block_devices() for m in mounts.of_device(device)]
 
 
-def _is_mounted(file: Path) -> bool:
-    return any(mounts.of_device(loop) for loop in loops.over(file))
+def _is_mounted(left: Leftovers) -> bool:
+    return any(mounts.of_device(device) for device in left.block_devices())
 
 
-def _detach(file: Path, *, patient: bool) -> list[str]:
-    attached = loops.over(file)
-    busy = loops.detach(file, limit_s=3.0 if patient else 0.5)
+def _detach(left: Leftovers, *, patient: bool) -> list[str]:
+    attached = left.block_devices()
+    busy = left.detach(limit_s=3.0 if patient else 0.5)
     return [
-        f"{loop} is in use, and detaches itself after its last user"
-        if loop in busy
-        else f"detached {loop}"
-        for loop in attached
+        f"{device} is in use, and detaches itself after its last user"
+        if device in busy
+        else f"detached {device}"
+        for device in attached
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from harness.devices.live.front import DEFAULT
 from harness.devices.live.store import check_folder, check_path, check_state, free_bytes
 from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile, load_device
 from harness.devices.scaling import scaled_to
@@ -32,7 +33,8 @@ class LiveSpec(BaseModel):
 
     `speed` none answers at once and asks no model. With `slowdown` N the model's time runs N times
     slower than the clock, 0 lets the device choose N for itself. `condition` is what a flash drive
-    has been through before. `honest_flush` off: flushes are acknowledged and forgotten.
+    has been through before. `honest_flush` off: flushes are acknowledged and forgotten. `front` is
+    the way into the kernel (see front/).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,6 +52,7 @@ class LiveSpec(BaseModel):
     condition: Literal["new", "full", "steady"] = "new"
     seed: int = 0
     honest_flush: bool = True
+    front: str = DEFAULT
 
     @classmethod
     def checked(cls, **values: Any) -> Self:

@@ -18,7 +18,7 @@ from harness.experiments.base import Agreement, Measurement, Runs
 from harness.experiments.beside import here_or_published
 from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.grid import Cell
-from harness.experiments.msdj_tpcc.written import SHARES, TABLES
+from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 from harness.tiers.simulated import SimulatedBench
 
 _VALUES: Final = ("device", "variant", "mode", "journal_bytes", "seed")

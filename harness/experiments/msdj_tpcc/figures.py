@@ -21,7 +21,7 @@ from harness.experiments.base import Results
 from harness.experiments.drawing import drawn
 from harness.experiments.msdj_tpcc import published
 from harness.experiments.msdj_tpcc.grid import BASE
-from harness.experiments.msdj_tpcc.written import SHARES, TABLES
+from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 from harness.paths import find_project
 from harness.units import format_bytes
 

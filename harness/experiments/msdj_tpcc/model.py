@@ -21,7 +21,7 @@ from harness.devices import scaling
 from harness.devices.profiles import Innodb, SsdProfile
 from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Measurement, Point
-from harness.experiments.msdj_tpcc import written
+from harness.experiments.msdj_tpcc import pages
 from harness.experiments.msdj_tpcc.grid import Cell, Parameters
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import ModelledStack, SimulatedBench
@@ -250,9 +250,9 @@ def series(
             for a, b in pairwise(samples)
         ],
         "table_written_pages": [
-            int(writes[tables == number].sum()) for number in range(len(written.TABLES))
+            int(writes[tables == number].sum()) for number in range(len(pages.TABLES))
         ],
-        "home_write_concentration": written.concentration(
-            writes[tables < len(written.TABLES)], written.SHARES
+        "home_write_concentration": pages.concentration(
+            writes[tables < len(pages.TABLES)], pages.SHARES
         ),
     }

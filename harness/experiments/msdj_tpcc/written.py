@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.dbms import innodb
 from harness.dbms.innodb import FileRange
 from harness.errors import InvalidRun
+from harness.experiments.msdj_tpcc.pages import SHARES, TABLES, concentration
 from harness.probes import places
 from harness.probes.fiemap import file_extents
 from harness.system import filesystems
-
-TABLES: Final = (
-    "warehouse",
-    "district",
-    "customer",
-    "history",
-    "new_order",
-    "orders",
-    "order_line",
-    "item",
-    "stock",
-)
-"""The order in which a series has a number for each."""
-
-SHARES: Final = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""The most-written pages, as shares of all pages that were written at all."""
 
 _TOLERANCE: Final = 0.01
 
@@ -118,13 +102,3 @@ def page_series(trace: Path, found: Layout, page_bytes: int) -> dict[str, list[f
             np.concatenate([counts[name] for name in TABLES]), SHARES
         ),
     }
-
-
-def concentration(counts: NDArray[np.float64], shares: Sequence[float]) -> list[float]:
-    """The share of all writes that went to the most-written pages, for each share of these."""
-    written = np.sort(counts[counts > 0])[::-1]
-    if not len(written):
-        return []
-    sums = np.cumsum(written)
-    at = [max(round(share * len(written)), 1) - 1 for share in shares]
-    return [float(sums[index] / sums[-1]) for index in at]

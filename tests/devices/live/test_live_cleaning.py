@@ -32,7 +32,8 @@ from live_world import (
 
 from harness import _core
 from harness.devices import live
-from harness.devices.live import loops, registry
+from harness.devices.live import registry
+from harness.devices.live.front import loops
 from harness.devices.live.registry import Place
 from harness.errors import TargetError
 from harness.system import leases, locks, mounts, processes
@@ -41,7 +42,7 @@ pytestmark = [
     cleaning_alone,
     pytest.mark.servers,
     pytest.mark.root,
-    pytest.mark.skipif(not _core.LiveDevice.has_fuse(), reason="the core was built without FUSE"),
+    pytest.mark.skipif(not _core.FuseFile.available(), reason="the core was built without FUSE"),
 ]
 
 
@@ -118,10 +119,10 @@ from harness.devices.profiles import core_parameters, load_device
 profile = load_device(Path(sys.argv[2]), "seagate_250gb")
 fd = os.memfd_create("other"); os.ftruncate(fd, 1 << 20)
 device = _core.LiveDevice(core_parameters(profile, seed=0), store_fd=fd, visible_bytes=1 << 20)
-device.mount(sys.argv[1], source="other", threads=1)
+file = _core.FuseFile(device, sys.argv[1], source="other", threads=1)
 print("mounted", flush=True)
 sys.stdin.read()
-device.unmount()
+file.close()
 """
 
 

@@ -21,7 +21,8 @@ from live_world import fsync_files_until_the_cut
 from harness.benchmarks import live_data, live_safety
 from harness.benchmarks.live_safety import DISK, DRIVES, MX500, Drive, cuts_of, mixed_load, recorded
 from harness.benchmarks.power_cuts import Writer, direct, discard, read
-from harness.devices.live import LiveDevice, create, created, loops
+from harness.devices.live import LiveDevice, create, created
+from harness.devices.live.front import loops
 from harness.devices.live.recording import initial_path, replay
 from harness.devices.model import Device
 from harness.devices.profiles import NamedRange

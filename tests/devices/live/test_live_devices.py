@@ -42,7 +42,7 @@ from harness.errors import BadParameter, HarnessError, TargetError
 pytestmark = [
     pytest.mark.servers,
     pytest.mark.root,
-    pytest.mark.skipif(not _core.LiveDevice.has_fuse(), reason="the core was built without FUSE"),
+    pytest.mark.skipif(not _core.FuseFile.available(), reason="the core was built without FUSE"),
 ]
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -204,6 +204,7 @@ else:
             call("mknod", "-m", "666", str(place / name), "c", str(major), str(minor))
     call("mount", "--move", str(place), "/dev")
 from harness.commands import main
+from harness.commands import main as cli
 sys.argv[:] = ["harness", *sys.argv[3:]]
 main.main()
 """

@@ -18,10 +18,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from harness.devices.live.front.base import QueueLimits
 from harness.errors import TargetError
 from harness.system import writeback
 
 CONTROL: Final = Path("/dev/loop-control")
+LARGEST_REQUEST_BYTES: Final = 512 << 10
+"""A loop device takes 128 pieces of memory at a time: what is larger is split where memory happens
+to lie, differently every time."""
+
 _CLR_FD: Final = 0x4C01
 _GET_STATUS64: Final = 0x4C05
 _CONFIGURE: Final = 0x4C0A
@@ -81,6 +86,21 @@ def _attach_free(fd: int, mark: bytes) -> Path | None:
         os.close(loop)
     _renew(device)
     return None
+
+
+def limit_queue(device: Path, limits: QueueLimits) -> None:
+    """The block layer sees the drive that the limits are of, as far as the kernel lets it."""
+    where = Path("/sys/block") / device.name / "queue"
+    settings = {
+        "rotational": int(limits.rotational),
+        "max_sectors_kb": LARGEST_REQUEST_BYTES >> 10,
+        "discard_max_bytes": limits.discard_bytes,
+        "scheduler": "none",
+        "nr_requests": max(min(limits.depth, 128), 4),
+    }
+    for name, value in settings.items():
+        with contextlib.suppress(OSError):  # a kernel that does not let it be set
+            (where / name).write_text(str(value))
 
 
 def may_discard(device: Path) -> bool:
