@@ -12,11 +12,21 @@ namespace flashlab::disk {
 // accelerates, then a straight line (Ruemmler and Wilkes 1994, section "Seeking").
 struct SeekParameters {
   Nanos track_to_track;
-  Nanos average;  // at a third of the full stroke
+  Nanos average;
   Nanos full_stroke;
   Nanos head_switch;
-  Nanos write_settle;  // a write waits until the head is surely on its track
+  Nanos write_settle;
 };
+
+template <class V>
+void describe(V& v, SeekParameters& p) {
+  v.required("head_switch_ns", p.head_switch, "to another head of the same cylinder");
+  v.required("track_to_track_seek_ns", p.track_to_track, "to the next cylinder");
+  v.required("average_seek_ns", p.average, "over a third of the full stroke");
+  v.required("full_stroke_seek_ns", p.full_stroke, "from the outermost to the innermost cylinder");
+  v.required("write_settle_ns", p.write_settle,
+             "a write waits until the head is surely on its track");
+}
 
 // The head is over `track` since `since`; the angle follows from the clock.
 struct HeadState {

@@ -32,16 +32,30 @@ namespace flashlab::host {
 
 struct PageCacheParameters {
   Bytes memory;
-  Bytes block;                          // what everything is counted in: what the reader reads
-  Bytes read_ahead;                     // the largest window; one block: none
-  double dirty_background_ratio = 0.1;  // of memory
-  double dirty_ratio = 0.2;             // of memory
-  std::uint32_t queue_limit = 128;      // nr_requests
-  Bytes allocation;                     // of space on the device, at a time
-  Bytes segment;                        // a file is split into files of this size
-  Bytes begin;                          // where the file system begins on the device
-  Nanos copy_cpu;                       // system call and copy, per block
+  Bytes block{8192};
+  Bytes read_ahead{128 * 1024};
+  double dirty_background_ratio = 0.1;
+  double dirty_ratio = 0.2;
+  std::uint32_t queue_limit = 128;
+  Bytes allocation{8 << 20};
+  Bytes segment{1 << 30};
+  Bytes begin;
+  Nanos copy_cpu;
 };
+
+template <class V>
+void describe(V& v, PageCacheParameters& p) {
+  v.required("memory_bytes", p.memory, "what the cache may hold");
+  v.optional("block_bytes", p.block, "what everything is counted in: what the reader reads");
+  v.optional("read_ahead_bytes", p.read_ahead, "the largest window; one block: none");
+  v.optional("dirty_background_ratio", p.dirty_background_ratio, "of memory: write-back begins");
+  v.optional("dirty_ratio", p.dirty_ratio, "of memory: writers are held back");
+  v.optional("queue_limit", p.queue_limit, "nr_requests");
+  v.optional("allocation_bytes", p.allocation, "of space on the device, at a time");
+  v.optional("segment_bytes", p.segment, "a file is split into files of this size");
+  v.optional("begin_bytes", p.begin, "where the file system begins on the device");
+  v.optional("copy_cpu_ns", p.copy_cpu, "system call and copy, per block");
+}
 
 struct PageCacheCounters {
   std::uint64_t read_blocks = 0;     // asked for by readers
@@ -52,6 +66,17 @@ struct PageCacheCounters {
   Nanos read_wait;   // of all processes
   Nanos write_wait;  // held back
 };
+
+template <class V>
+void count(V& v, const PageCacheCounters& c) {
+  v("read_blocks", c.read_blocks);
+  v("missed_blocks", c.missed_blocks);
+  v("written_blocks", c.written_blocks);
+  v("device_read_blocks", c.device_read_blocks);
+  v("device_write_blocks", c.device_write_blocks);
+  v("read_wait_ns", c.read_wait);
+  v("write_wait_ns", c.write_wait);
+}
 
 // A file is read and written by one process. The cache must live until its machine has stopped for
 // good: the device may be busy with a file that is gone.

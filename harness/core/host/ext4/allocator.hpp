@@ -23,11 +23,9 @@
 namespace flashlab::host::ext4 {
 
 struct AllocatorRules {
-  // As of Linux 6.8. Since 6.5: before a long request is cut to whatever there is, one of up to 2^3
-  // times less that has a whole aligned chunk is tried; and small files share pieces when closed,
-  // too.
+  // Since 6.5: before a long request is cut to whatever there is, one of up to 2^3 times less that
+  // has a whole aligned chunk is tried; and small files share pieces when closed, too.
   bool recent = false;
-  // Since 6.17: files share so many stream goals (the lower of CPUs and a quarter of the groups).
   std::uint32_t stream_goals = 1;
   // Where the search for small files and for extent trees begins: the second group of the flexible
   // group that has their directory. -1: of the one in the middle; the kernel spreads directories.
@@ -35,11 +33,25 @@ struct AllocatorRules {
   std::int64_t flex_groups = 16;  // of these the first is left to metadata
 };
 
+template <class V>
+void describe(V& v, AllocatorRules& p) {
+  v.optional("recent", p.recent, "as of Linux 6.8");
+  v.optional("stream_goals", p.stream_goals,
+             "since 6.17 files share so many: the lower of CPUs and a quarter of the groups");
+}
+
 struct AllocatorCounters {
   std::uint64_t requests = 0;   // that the free space was searched for
   std::uint64_t at_goal = 0;    // met right behind the file's last block
   std::uint64_t shortened = 0;  // met with less than was looked for
 };
+
+template <class V>
+void count(V& v, const AllocatorCounters& c) {
+  v("allocator_requests", c.requests);
+  v("allocator_at_goal", c.at_goal);
+  v("allocator_shortened", c.shortened);
+}
 
 // What a file keeps for itself beyond its last block.
 struct Preallocation {

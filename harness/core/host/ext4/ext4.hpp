@@ -35,14 +35,25 @@ namespace flashlab::host::ext4 {
 inline constexpr Bytes kBlock{4096};
 
 struct Parameters {
-  Bytes cache_block;                 // the page cache's: a multiple of kBlock
-  std::string discard = "none";      // none, synchronous, asynchronous
-  Nanos commit{5'000'000'000};       // the mount option
-  Bytes preallocation;               // of each new file; 0: none
-  Bytes journal{128 * 1024 * 1024};  // in the middle of the device
-  Bytes occupied;                    // other files, from the beginning on, which stay
+  Bytes cache_block{8192};
+  std::string discard = "none";
+  Nanos commit{5'000'000'000};
+  Bytes preallocation;
+  Bytes journal{128 * 1024 * 1024};
+  Bytes occupied;
   AllocatorRules rules;
 };
+
+template <class V>
+void describe(V& v, Parameters& p) {
+  v.optional("cache_block_bytes", p.cache_block, "the page cache's: a multiple of 4 KiB");
+  v.optional("discard", p.discard, "none, synchronous, asynchronous");
+  v.optional("commit_ns", p.commit, "the mount option");
+  v.optional("preallocation_bytes", p.preallocation, "of each new file; 0: none");
+  v.optional("journal_bytes", p.journal, "in the middle of the device");
+  v.optional("occupied_bytes", p.occupied, "other files, from the beginning on, which stay");
+  describe(v, p.rules);
+}
 
 // By length: [2^i, 2^(i+1)) blocks of 4 KiB.
 using Lengths = std::array<std::uint64_t, 24>;
@@ -59,6 +70,20 @@ struct Counters {
   Lengths extent_lengths{};
   Lengths discard_lengths{};
 };
+
+template <class V>
+void count(V& v, const Counters& c) {
+  v("files", c.files);
+  v("extents", c.extents);
+  v("commits", c.commits);
+  v("journal_blocks", c.journal_blocks);
+  v("discards", c.discards);
+  v("discarded_blocks", c.discarded_blocks);
+  v("reused_blocks", c.reused_blocks);
+  v("discard_wait_ns", c.discard_wait);
+  v("extent_lengths", c.extent_lengths);
+  v("discard_lengths", c.discard_lengths);
+}
 
 class Ext4 final : public FileSystem, private IoOwner {
  public:
