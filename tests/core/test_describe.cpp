@@ -7,14 +7,11 @@
 #include <vector>
 
 #include "base/describe.hpp"
-#include "dbms/hash_join.hpp"
-#include "dbms/sort_merge_join.hpp"
-#include "dbms/tpcc_run.hpp"
-#include "disk/hdd.hpp"
-#include "flash/ssd.hpp"
-#include "host/block_layer.hpp"
-#include "host/job.hpp"
-#include "join/spec.hpp"
+#include "dbms/describe.hpp"
+#include "disk/describe.hpp"
+#include "flash/describe.hpp"
+#include "host/describe.hpp"
+#include "join/describe.hpp"
 
 namespace flashlab {
 

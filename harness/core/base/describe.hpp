@@ -1,6 +1,7 @@
-// A struct of parameters or of counters is described once, by a function beside it that is found by
-// the struct's type. Whatever names its members is made from that: keywords and their checks, the
-// profiles' schema, the stub, tables of counters.
+// A struct of parameters or of counters is described once, by a function that is found by the
+// struct's type: in describe.hpp of its part (flash, disk, host, dbms, join), that of a policy's
+// parameters beside the policies. Whatever names its members is made from that: keywords and their
+// checks, the profiles' schema, the stub, tables of counters.
 //
 //   template <class V>
 //   void describe(V& v, NandParameters& p) {

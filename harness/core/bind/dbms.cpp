@@ -8,8 +8,10 @@
 #include "base/cancel.hpp"
 #include "bind/convert.hpp"
 #include "bind/describe.hpp"
+#include "dbms/describe.hpp"
 #include "dbms/policy/merge_plan.hpp"
 #include "dbms/sort_merge_join.hpp"
+#include "host/describe.hpp"
 
 namespace flashlab::bind {
 

@@ -12,6 +12,9 @@
 #include "bind/control.hpp"
 #include "bind/convert.hpp"
 #include "bind/describe.hpp"
+#include "disk/describe.hpp"
+#include "flash/describe.hpp"
+#include "host/describe.hpp"
 #include "host/driver.hpp"
 
 using namespace nanobind::literals;

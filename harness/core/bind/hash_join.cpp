@@ -11,6 +11,8 @@
 #include "base/cancel.hpp"
 #include "bind/convert.hpp"
 #include "bind/describe.hpp"
+#include "dbms/describe.hpp"
+#include "host/describe.hpp"
 
 namespace flashlab::bind {
 

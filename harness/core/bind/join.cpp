@@ -11,6 +11,7 @@
 #include "base/cancel.hpp"
 #include "bind/convert.hpp"
 #include "bind/describe.hpp"
+#include "join/describe.hpp"
 #include "join/record.hpp"
 
 namespace flashlab::bind {

@@ -22,6 +22,7 @@
 #include "bind/convert.hpp"
 #include "bind/describe.hpp"
 #include "host/block_layer.hpp"
+#include "host/describe.hpp"
 #include "io/file.hpp"
 #include "io/memory.hpp"
 #include "io/replay.hpp"

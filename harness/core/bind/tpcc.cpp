@@ -9,6 +9,7 @@
 #include "base/cancel.hpp"
 #include "bind/convert.hpp"
 #include "bind/describe.hpp"
+#include "dbms/describe.hpp"
 #include "dbms/tpcc_run.hpp"
 
 namespace flashlab::bind {

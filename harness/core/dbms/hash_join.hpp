@@ -20,18 +20,12 @@
 
 namespace flashlab::dbms {
 
+// What each one is: dbms/describe.hpp.
 struct JoinInput {
   std::int64_t tuples = 0;
   Bytes heap;
   double temp_tuple_bytes = 0;
 };
-
-template <class V>
-void describe(V& v, JoinInput& p) {
-  v.required("tuples", p.tuples, "of the table");
-  v.required("heap_bytes", p.heap, "as stored, and read once");
-  v.required("temp_tuple_bytes", p.temp_tuple_bytes, "of one in a batch's file");
-}
 
 // Per tuple.
 struct HashJoinCpu {
@@ -41,16 +35,7 @@ struct HashJoinCpu {
   Nanos open;
 };
 
-template <class V>
-void describe(V& v, HashJoinCpu& p) {
-  v.required("scan_cpu_ns", p.scan,
-             "per tuple: reading it from its table, hashing, writing it to its batch");
-  v.required("build_cpu_ns", p.build, "per tuple: from the inner file into the hash table");
-  v.required("probe_cpu_ns", p.probe,
-             "per tuple: from the outer file: look up, join, give the result away");
-  v.optional("open_cpu_ns", p.open, "per file: closing it and opening another one");
-}
-
+// What each one is: dbms/describe.hpp.
 struct HashJoinSpec {
   JoinInput inner;
   JoinInput outer;
@@ -66,22 +51,6 @@ struct HashJoinSpec {
   std::uint64_t seed = 0;
 };
 
-template <class V>
-void describe(V& v, HashJoinSpec& p) {
-  v.required("inner", p.inner, "the table that the hash table is built of");
-  v.required("outer", p.outer, "the other one");
-  v.required("batches", p.batches, "that the join is cut into");
-  v.optional("repetitions", p.repetitions, "one after the other on the same drive");
-  describe(v, p.cpu);
-  v.optional("open_files", p.open_files, "that a server has at most (max_files_per_process)");
-  v.required("table_rate_bytes_per_s", p.table_rate, "of the disk that the tables lie on");
-  v.optional("settle", p.settle, "a repetition ends with all it has freed committed and discarded");
-  v.optional("trim_after", p.trim_after, "fstrim after each repetition");
-  v.optional("traced", p.traced, "the repetition that is recorded; -1: none");
-  v.optional("trace_every", p.trace_every, "so many requests, one of them is recorded");
-  v.optional("seed", p.seed, "of all that is drawn");
-}
-
 // One repetition; times are the machine's.
 struct JoinRun {
   Nanos begun;
@@ -90,14 +59,6 @@ struct JoinRun {
   Nanos settled;
   host::ext4::Counters files;  // since the first repetition
 };
-
-template <class V>
-void count(V& v, const JoinRun& run) {
-  v("begun_ns", run.begun);
-  v("partitioned_ns", run.partitioned);
-  v("joined_ns", run.joined);
-  v("settled_ns", run.settled);
-}
 
 struct TracedRequest {
   Nanos when;

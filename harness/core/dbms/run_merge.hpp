@@ -20,6 +20,7 @@ enum class Refill : std::uint8_t {
   all,  // when one tape's memory is used up, every tape is read until its memory is full again
   one,  // only that tape is read
 };
+
 struct RefillEntry {
   std::string_view name;
   Refill refill;

@@ -18,23 +18,13 @@ struct BlockRun {
   bool operator>(const BlockRun& other) const { return begin > other.begin; }
 };
 
+// What each one is: dbms/describe.hpp.
 struct TapeParameters {
   Bytes block;  // the page cache's
   Bytes payload;
   bool reserve = false;
   std::int64_t piece = 1;
 };
-
-// But for `block`.
-template <class V>
-void describe(V& v, TapeParameters& p) {
-  v.required("payload_bytes", p.payload, "of a block");
-  v.required("reserve_block", p.reserve,
-             "a tape takes its next block when it writes one (15), not when it needs it");
-  v.optional("piece_blocks", p.piece,
-             "free space is taken in pieces of at least so many blocks, as long as there are any; "
-             "1: the lowest free block, however alone it lies");
-}
 
 class TapeFile {
  public:

@@ -21,6 +21,7 @@ struct TpccCpu {
   Nanos touch;
 };
 
+// What each one is: dbms/describe.hpp.
 struct TpccSpec {
   tpcc::WorkloadParameters workload;
   innodb::EngineParameters engine;
@@ -35,24 +36,6 @@ struct TpccSpec {
   std::uint64_t seed = 0;
 };
 
-template <class V>
-void describe(V& v, TpccSpec& p) {
-  describe(v, p.workload);
-  p.connections = p.workload.users;
-  p.seed = p.workload.seed;
-  describe(v, p.engine);
-  describe(v, p.storage);
-  p.storage.page = Bytes{p.workload.page_bytes};
-  v.required("transaction_cpu_ns", p.cpu.transaction, "parsing, locking, commit");
-  v.required("touch_cpu_ns", p.cpu.touch, "finding a row and working on it");
-  v.required("warm_up_ns", p.warm_up, "before anything is counted");
-  v.required("measured_ns", p.measured, "that is counted");
-  v.required("sample_ns", p.sample, "how often to look");
-  v.required("aged_bytes", p.aged,
-             "the region, from the drive's begin, that was overwritten at random before");
-  v.required("aged_block_bytes", p.aged_block, "... in writes of this size");
-}
-
 // What has happened so far.
 struct TpccSample {
   Nanos when;
@@ -63,17 +46,6 @@ struct TpccSample {
   innodb::EngineCounters engine;
   std::uint64_t device_requests = 0;
 };
-
-template <class V>
-void count(V& v, const TpccSample& s) {
-  v("time_ns", s.when);
-  v("new_orders", s.new_orders);
-  v("transactions", s.transactions);
-  v("device_requests", s.device_requests);
-  count(v, s.journal);
-  count(v, s.storage);
-  count(v, s.engine);
-}
 
 struct TpccResult {
   std::vector<TpccSample> samples;  // the first at the begin of the measured interval

@@ -16,6 +16,7 @@
 
 namespace flashlab::disk {
 
+// What each one is: disk/describe.hpp.
 struct GeometryParameters {
   Bytes capacity;
   RevolutionsPerMinute rpm;
@@ -26,18 +27,6 @@ struct GeometryParameters {
   Nanos head_skew;      // next head of the same cylinder
   Nanos cylinder_skew;  // first head of the next cylinder
 };
-
-// The skew is what the arm needs: whoever describes that sets it.
-template <class V>
-void describe(V& v, GeometryParameters& p) {
-  v.required("capacity_bytes", p.capacity, "what the host sees; rounded up to whole cylinders");
-  v.required("rpm", p.rpm, "of the platters");
-  v.required("heads", p.heads, "one per surface");
-  v.required("zones", p.zones, "of equal width, each with its own sectors per track");
-  v.required("outer_rate_bytes_per_s", p.outer_rate,
-             "sustained, that is with the switching between tracks");
-  v.required("inner_rate_bytes_per_s", p.inner_rate, "the same, of the innermost zone");
-}
 
 // A position under the heads. Angles are times of a revolution: [0, revolution).
 struct Place {

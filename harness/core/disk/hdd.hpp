@@ -28,6 +28,7 @@ namespace flashlab::disk {
 
 inline constexpr std::uint32_t kQueueDepthMost = 32;  // of SATA
 
+// What each one is: disk/describe.hpp.
 struct HddParameters {
   GeometryParameters geometry;
   SeekParameters seek;
@@ -42,27 +43,6 @@ struct HddParameters {
   Nanos start_angle;
 };
 
-template <class V>
-void describe(V& v, HddParameters& p) {
-  describe(v, p.geometry);
-  describe(v, p.seek);
-  p.geometry.head_skew = p.seek.head_switch;
-  p.geometry.cylinder_skew = p.seek.track_to_track;
-  v.required("link_rate_bytes_per_s", p.link_rate, "to the host");
-  v.required("command_overhead_ns", p.command_overhead,
-             "controller time of every command, before it can be served");
-  v.required("cache_bytes", p.cache, "read segments and write cache share it");
-  v.required("read_segments", p.read_segments, "that the cache is divided into for reads");
-  v.required("write_cache", p.write_cache, "a write is acknowledged when its data is in the cache");
-  v.required("destage_idle_ns", p.destage_idle,
-             "quiet time after which dirty data is written back");
-  v.required("queue_depth", p.queue_depth, "commands that the drive takes at once (NCQ)");
-  describe(v, p.scheduler);
-  v.beside_profile();
-  v.required("start_angle_ns", p.start_angle,
-             "phase of the platter at time 0: what repetitions vary");
-}
-
 struct HddCounters {
   DeviceCounters device;
   std::uint64_t buffer_hits = 0;  // reads served without moving the arm
@@ -74,19 +54,6 @@ struct HddCounters {
   Nanos positioning;  // seek, settle and rotation
   Nanos transferring;
 };
-
-template <class V>
-void count(V& v, const HddCounters& c) {
-  count(v, c.device);
-  v("buffer_hits", c.buffer_hits);
-  v("stream_hits", c.stream_hits);
-  v("media_reads", c.media_reads);
-  v("media_writes", c.media_writes);
-  v("media_read_bytes", c.media_read_bytes);
-  v("media_write_bytes", c.media_write_bytes);
-  v("positioning_ns", c.positioning);
-  v("transferring_ns", c.transferring);
-}
 
 class Hdd final : public DeviceModel {
  public:

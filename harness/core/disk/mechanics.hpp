@@ -18,16 +18,6 @@ struct SeekParameters {
   Nanos write_settle;
 };
 
-template <class V>
-void describe(V& v, SeekParameters& p) {
-  v.required("head_switch_ns", p.head_switch, "to another head of the same cylinder");
-  v.required("track_to_track_seek_ns", p.track_to_track, "to the next cylinder");
-  v.required("average_seek_ns", p.average, "over a third of the full stroke");
-  v.required("full_stroke_seek_ns", p.full_stroke, "from the outermost to the innermost cylinder");
-  v.required("write_settle_ns", p.write_settle,
-             "a write waits until the head is surely on its track");
-}
-
 // The head is over `track` since `since`; the angle follows from the clock.
 struct HeadState {
   std::int64_t track = 0;

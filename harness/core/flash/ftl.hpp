@@ -39,6 +39,7 @@ namespace flashlab::flash {
 // Why a page is programmed.
 enum class Work : std::uint8_t { host, gc };
 
+// What each one is: flash/describe.hpp.
 struct FtlParameters {
   VictimParameters victim;
   std::string gc_placement = "separate";
@@ -47,16 +48,6 @@ struct FtlParameters {
   StreamId streams = 1;
   std::uint64_t seed = 0;
 };
-
-template <class V>
-void describe(V& v, FtlParameters& p) {
-  describe(v, p.victim);
-  v.required("gc_placement", p.gc_placement, "where a collection puts what it copies");
-  v.required("gc_pace", p.gc_pace, "how much of a collection is done before it must be");
-  v.required("reserve_blocks", p.reserve_blocks,
-             "free blocks per group that are kept for collections");
-  v.required("streams", p.streams, "that the drive can keep apart");
-}
 
 struct FtlCounters {
   std::uint64_t host_units = 0;
@@ -69,24 +60,6 @@ struct FtlCounters {
   std::uint64_t erases = 0;
   std::uint64_t idle_collections = 0;
 };
-
-// What is on flash, in bytes of `unit` each.
-template <class V>
-void count_units(V& v, const FtlCounters& c, Bytes unit, Bytes folded) {
-  const auto bytes = [&](std::uint64_t units) { return unit * static_cast<std::int64_t>(units); };
-  v("nand_host_bytes", bytes(c.host_units));
-  v("nand_copied_bytes", bytes(c.copied_units));
-  v("nand_padded_bytes", bytes(c.padded_units));
-  v("nand_folded_bytes", folded);
-  v("nand_write_bytes", bytes(c.host_units + c.copied_units + c.padded_units) + folded);
-}
-
-template <class V>
-void count_collections(V& v, const FtlCounters& c) {
-  v("collections", c.erases);
-  v("idle_collections", c.idle_collections);
-  v("gc_page_reads", c.gc_page_reads);
-}
 
 class Ftl {
  public:

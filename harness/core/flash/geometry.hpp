@@ -28,6 +28,7 @@ using Block = std::uint32_t;  // slot / slots per block
 using Group = std::uint32_t;
 using Die = std::uint32_t;
 
+// What each one is: flash/describe.hpp.
 struct GeometryParameters {
   Bytes capacity;
   double overprovision_ratio = 0.0;
@@ -39,20 +40,6 @@ struct GeometryParameters {
   std::int64_t dies_per_channel = 0;
   std::string allocation = "per_die";
 };
-
-template <class V>
-void describe(V& v, GeometryParameters& p) {
-  v.required("capacity_bytes", p.capacity, "what the host sees");
-  v.required("overprovision_ratio", p.overprovision_ratio,
-             "physical over logical size, minus 1; rounded up to blocks");
-  v.required("page_bytes", p.page, "of one plane");
-  v.required("map_unit_bytes", p.map_unit, "what the map maps: one logical page");
-  v.required("planes", p.planes, "of a die, programmed at once");
-  v.required("pages_per_block", p.pages_per_block, "of one plane");
-  v.required("channels", p.channels, "that dies share for their transfers");
-  v.required("dies_per_channel", p.dies_per_channel, "that work side by side");
-  v.required("allocation", p.allocation, "what blocks are striped over: one die (per_die), or all");
-}
 
 class Geometry {
  public:

@@ -20,6 +20,7 @@
 
 namespace flashlab::flash {
 
+// What each one is: flash/describe.hpp.
 struct NandParameters {
   Nanos read_page;
   Nanos program_page;
@@ -29,17 +30,6 @@ struct NandParameters {
   double jitter_ratio = 0.0;
   std::uint64_t seed = 0;
 };
-
-template <class V>
-void describe(V& v, NandParameters& p) {
-  v.required("read_page_ns", p.read_page, "tR: cells to page register");
-  v.required("program_page_ns", p.program_page, "tPROG, all planes of a die at once");
-  v.required("erase_block_ns", p.erase_block, "tBERS, all planes of a die at once");
-  v.required("slc_program_page_ns", p.slc_program_page, "of a page in the SLC cache");
-  v.required("channel_rate_bytes_per_s", p.channel_rate, "between the dies and the controller");
-  v.optional("jitter_ratio", p.jitter_ratio,
-             "each operation on the cells takes 1 +- this, uniformly");
-}
 
 // Time that dies were busy for each cause, transfers over the channel included.
 struct NandCounters {
@@ -54,24 +44,6 @@ struct NandCounters {
   Nanos fold;
   Nanos erase;
 };
-
-template <class V>
-void count_operations(V& v, const NandCounters& c) {
-  v("page_reads", c.page_reads);
-  v("page_programs", c.page_programs);
-  v("slc_programs", c.slc_programs);
-  v("block_erases", c.block_erases);
-}
-
-template <class V>
-void count_die_time(V& v, const NandCounters& c) {
-  v("die_host_read_ns", c.host_read);
-  v("die_host_program_ns", c.host_program);
-  v("die_gc_read_ns", c.gc_read);
-  v("die_gc_program_ns", c.gc_program);
-  v("die_fold_ns", c.fold);
-  v("die_erase_ns", c.erase);
-}
 
 class Nand {
  public:

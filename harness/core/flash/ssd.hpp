@@ -38,6 +38,7 @@ struct NamedRange {
   StreamId stream = 0;  // for placement `range`
 };
 
+// What each one is: flash/describe.hpp.
 struct SsdParameters {
   GeometryParameters geometry;
   NandParameters nand;
@@ -59,38 +60,6 @@ struct SsdParameters {
   std::vector<NamedRange> ranges;
 };
 
-template <class V>
-void describe(V& v, SsdParameters& p) {
-  describe(v, p.geometry);
-  describe(v, p.nand);
-  v.required("link_rate_bytes_per_s", p.link_rate, "to the host");
-  v.required("command_time_ns", p.command_time,
-             "of the firmware, for every command; one after another");
-  v.optional("write_command_time_ns", p.write_command_time,
-             "for a write, which also needs a place; else the same");
-  v.required("read_latency_ns", p.read_latency, "of every read, on top: occupies nothing");
-  v.required("write_latency_ns", p.write_latency,
-             "from the last byte over the link to the acknowledgement");
-  v.required("write_buffer_bytes", p.write_buffer, "RAM for what is not programmed yet");
-  v.required("power_loss_protection", p.power_loss_protection,
-             "what was acknowledged survives a power cut");
-  v.required("slc_cache_bytes", p.slc_cache, "written first and at SLC speed; emptied when idle");
-  describe(v, p.ftl);
-  v.required("placement", p.placement, "which stream a write belongs to");
-  describe(v, p.trim);
-  v.required("background_gc", p.background_gc, "the drive collects when it is idle");
-  v.required("background_idle_ns", p.background_idle,
-             "quiet time after which the drive works for itself");
-  v.optional("background_target", p.background_target,
-             "free blocks per group that it then aims at, above the reserve");
-  v.required("queue_depth", p.queue_depth, "commands that the drive takes at once");
-  v.beside_profile();
-  v.optional("seed", p.ftl.seed, "of jitter and of the random choices of policies");
-  p.nand.seed = mix64(p.ftl.seed + 1);
-  v.optional("ranges", p.ranges,
-             "(name, begin and end in bytes, stream), ascending and disjoint: counted apart");
-}
-
 struct SsdCounters {
   DeviceCounters device;
   std::uint64_t coalesced_units = 0;  // written again before their page was programmed
@@ -101,13 +70,6 @@ struct SsdCounters {
   Nanos command_time;                 // of the firmware
   TrimCounters trim;
 };
-
-template <class V>
-void count_buffer(V& v, const SsdCounters& c) {
-  v("buffer_hits", c.buffer_hits);
-  v("unmapped_reads", c.unmapped_reads);
-  v("merge_reads", c.merge_reads);
-}
 
 class Ssd final : public DeviceModel, private TrimTarget {
  public:
@@ -223,31 +185,5 @@ class Ssd final : public DeviceModel, private TrimTarget {
   Ring<Recent> unanswered_;  // writes and TRIMs, by submission
   ExtentSet trimmed_;        // since the last flush
 };
-
-// Of the drive and its parts.
-template <class V>
-void count(V& v, const Ssd& ssd) {
-  const SsdCounters& c = ssd.counters();
-  const FtlCounters& ftl = ssd.ftl().counters();
-  const NandCounters& nand = ssd.nand().counters();
-  const Geometry& geometry = ssd.ftl().geometry();
-  const auto bytes = [](Bytes each, std::uint64_t n) {
-    return each * static_cast<std::int64_t>(n);
-  };
-  count(v, c.device);
-  count_units(v, ftl, geometry.unit(), bytes(geometry.page(), c.folded_pages));
-  v("coalesced_bytes", bytes(geometry.unit(), c.coalesced_units));
-  v("unmapped_bytes", bytes(geometry.unit(), ftl.trimmed_units));
-  count_buffer(v, c);
-  count_operations(v, nand);
-  count_collections(v, ftl);
-  v("firmware_command_ns", c.command_time);
-  count(v, c.trim);
-  if (const auto delay = ssd.trim_status()) {
-    count_delay(v, c.trim);
-    count(v, *delay);
-  }
-  count_die_time(v, nand);
-}
 
 }  // namespace flashlab::flash

@@ -13,6 +13,7 @@
 
 namespace flashlab::host {
 
+// What each one is: host/describe.hpp.
 struct HostParameters {
   std::int64_t cores = 1;
   Nanos submit_cpu;
@@ -22,18 +23,6 @@ struct HostParameters {
   std::int64_t threads_per_core = 1;
   double smt_gain = 0.0;
 };
-
-template <class V>
-void describe(V& v, HostParameters& p) {
-  v.required("cores", p.cores, "of the machine");
-  v.required("submit_cpu_ns", p.submit_cpu, "system call, block layer and driver, per transfer");
-  v.required("complete_cpu_ns", p.complete_cpu, "interrupt and wake-up, per transfer");
-  v.required("max_request_bytes", p.max_request, "larger transfers are split");
-  describe(v, p.io_scheduler);
-  v.optional("threads_per_core", p.threads_per_core, "hardware threads");
-  v.optional("smt_gain_ratio", p.smt_gain,
-             "what a core's second thread adds, as a share of the first");
-}
 
 // What a block layer tells the application above it, and asks of the clock.
 class BlockLayerUser {

@@ -36,17 +36,6 @@ struct JournalParameters {
   std::int64_t tags_per_block = 254;  // what a descriptor block has room for
 };
 
-// But for where it begins.
-template <class V>
-void describe(V& v, JournalParameters& p) {
-  Bytes size = kFsBlock * p.blocks;
-  v.required("journal_bytes", size, "of the ring, with its superblock");
-  p.blocks = size / kFsBlock;
-  v.required("journal_stream", p.stream, "of what goes to the ring");
-  v.required("commit_ns", p.commit_interval, "a transaction takes what happens within it");
-  v.required("dirty_expire_ns", p.expire, "how long a block may be dirty");
-}
-
 // Blocks of the file system that belong together: each buffer is dirtied and written as a whole.
 struct BufferRegion {
   Lba begin;
@@ -66,20 +55,6 @@ struct JournalCounters {
   std::uint64_t expired_blocks = 0;  // of these, in the background
   Nanos space_wait;                  // processes together
 };
-
-template <class V>
-void count(V& v, const JournalCounters& c) {
-  const auto bytes = [](std::uint64_t blocks) {
-    return kFsBlock * static_cast<std::int64_t>(blocks);
-  };
-  v("journal_commits", c.commits);
-  v("journal_checkpoints", c.checkpoints);
-  v("journal_requests", c.requests);
-  v("journal_written_bytes", bytes(c.written_blocks));
-  v("journal_home_bytes", bytes(c.home_blocks));
-  v("journal_expired_bytes", bytes(c.expired_blocks));
-  v("journal_space_wait_ns", c.space_wait);
-}
 
 inline constexpr std::int64_t kFsBlockSectors = 8;
 

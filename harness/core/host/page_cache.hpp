@@ -30,6 +30,7 @@
 
 namespace flashlab::host {
 
+// What each one is: host/describe.hpp.
 struct PageCacheParameters {
   Bytes memory;
   Bytes block{8192};
@@ -43,20 +44,6 @@ struct PageCacheParameters {
   Nanos copy_cpu;
 };
 
-template <class V>
-void describe(V& v, PageCacheParameters& p) {
-  v.required("memory_bytes", p.memory, "what the cache may hold");
-  v.optional("block_bytes", p.block, "what everything is counted in: what the reader reads");
-  v.optional("read_ahead_bytes", p.read_ahead, "the largest window; one block: none");
-  v.optional("dirty_background_ratio", p.dirty_background_ratio, "of memory: write-back begins");
-  v.optional("dirty_ratio", p.dirty_ratio, "of memory: writers are held back");
-  v.optional("queue_limit", p.queue_limit, "nr_requests");
-  v.optional("allocation_bytes", p.allocation, "of space on the device, at a time");
-  v.optional("segment_bytes", p.segment, "a file is split into files of this size");
-  v.optional("begin_bytes", p.begin, "where the file system begins on the device");
-  v.optional("copy_cpu_ns", p.copy_cpu, "system call and copy, per block");
-}
-
 struct PageCacheCounters {
   std::uint64_t read_blocks = 0;     // asked for by readers
   std::uint64_t missed_blocks = 0;   // that were neither cached nor on their way
@@ -66,17 +53,6 @@ struct PageCacheCounters {
   Nanos read_wait;   // of all processes
   Nanos write_wait;  // held back
 };
-
-template <class V>
-void count(V& v, const PageCacheCounters& c) {
-  v("read_blocks", c.read_blocks);
-  v("missed_blocks", c.missed_blocks);
-  v("written_blocks", c.written_blocks);
-  v("device_read_blocks", c.device_read_blocks);
-  v("device_write_blocks", c.device_write_blocks);
-  v("read_wait_ns", c.read_wait);
-  v("write_wait_ns", c.write_wait);
-}
 
 // A file is read and written by one process. The cache must live until its machine has stopped for
 // good: the device may be busy with a file that is gone.

@@ -23,6 +23,7 @@
 
 namespace flashlab::dbms::innodb {
 
+// What each one is: dbms/describe.hpp.
 struct EngineParameters {
   Bytes buffer_pool;
   std::uint32_t batch_pages = 120;
@@ -31,16 +32,6 @@ struct EngineParameters {
   double flush_age_ratio = 0.75;
   double stall_age_ratio = 0.875;  // of the redo log: from there on changes wait
 };
-
-template <class V>
-void describe(V& v, EngineParameters& p) {
-  v.required("buffer_pool_bytes", p.buffer_pool, "memory for pages");
-  v.required("flush_batch_pages", p.batch_pages, "that the doublewrite buffer takes at once");
-  v.required("lru_scan_depth", p.lru_scan_depth, "pages of the LRU list's end that are kept clean");
-  v.required("most_dirty_ratio", p.most_dirty_ratio, "of the pool");
-  v.required("flush_age_ratio", p.flush_age_ratio,
-             "of the redo log: from there on the cleaner flushes");
-}
 
 struct EngineCounters {
   std::uint64_t touches = 0;
@@ -55,21 +46,6 @@ struct EngineCounters {
   Nanos age_wait;    // for room in the redo log
   Nanos commit_wait;
 };
-
-template <class V>
-void count(V& v, const EngineCounters& c) {
-  v("touches", c.touches);
-  v("misses", c.misses);
-  v("lru_flushed", c.lru_flushed);
-  v("list_flushed", c.list_flushed);
-  v("flush_batches", c.batches);
-  v("redo_bytes", c.redo_bytes);
-  v("read_wait_ns", c.read_wait);
-  v("frame_wait_ns", c.frame_wait);
-  v("write_wait_ns", c.write_wait);
-  v("age_wait_ns", c.age_wait);
-  v("commit_wait_ns", c.commit_wait);
-}
 
 class Engine {
  public:

@@ -25,6 +25,7 @@
 
 namespace flashlab::dbms::innodb {
 
+// What each one is: dbms/describe.hpp.
 struct StorageParameters {
   bool journaled = false;
   bool doublewrite = true;
@@ -41,25 +42,6 @@ struct StorageParameters {
   host::JournalParameters journal;  // its begin is the file system's
 };
 
-// But for `page`.
-template <class V>
-void describe(V& v, StorageParameters& p) {
-  v.required("data_journal", p.journaled, "pages become durable through ext4's data journal");
-  v.required("doublewrite", p.doublewrite, "... or through the doublewrite buffer");
-  v.required("doublewrite_elsewhere", p.doublewrite_elsewhere, "on a drive of its own");
-  v.required("redo_elsewhere", p.redo_elsewhere, "on that drive");
-  v.required("sync_commits_inode", p.sync_commits_inode,
-             "fsync: a write has changed its times; else fdatasync");
-  v.required("redo_bytes", p.redo, "size of the log, written round and round");
-  v.required("doublewrite_bytes", p.doublewrite_area, "written round and round");
-  v.required("page_cache_bytes", p.page_cache,
-             "what the kernel keeps of the database with data_journal");
-  v.required("page_copy_cpu_ns", p.copy_cpu, "a page from or to the page cache");
-  v.required("other_drive_rate_bytes_per_s", p.other_drive_rate, "of what lies elsewhere");
-  v.required("other_drive_latency_ns", p.other_drive_latency, "the same");
-  describe(v, p.journal);
-}
-
 struct StorageCounters {
   std::uint64_t page_reads = 0;          // that the device had to serve
   std::uint64_t cached_reads = 0;        // that the page cache could
@@ -69,20 +51,6 @@ struct StorageCounters {
   std::uint64_t redo_blocks = 0;         // written to their place on the device
   std::uint64_t redo_syncs = 0;
 };
-
-template <class V>
-void count(V& v, const StorageCounters& c) {
-  const auto bytes = [](std::uint64_t blocks) {
-    return host::kFsBlock * static_cast<std::int64_t>(blocks);
-  };
-  v("page_reads", c.page_reads);
-  v("cached_reads", c.cached_reads);
-  v("pages_flushed", c.pages_flushed);
-  v("pages_home", c.pages_home);
-  v("doublewrite_written_bytes", bytes(c.doublewrite_blocks));
-  v("redo_written_bytes", bytes(c.redo_blocks));
-  v("redo_syncs", c.redo_syncs);
-}
 
 // Pages that the kernel keeps, by second chance.
 class PageCache {

@@ -49,21 +49,6 @@ struct RowsPerPage {
   std::uint32_t stock = 1;
 };
 
-template <class V>
-void describe(V& v, RowsPerPage& p) {
-  v.required("warehouse", p.warehouse, "by primary key, as below");
-  v.required("district", p.district, "");
-  v.required("customer", p.customer, "");
-  v.required("customer_by_name", p.customer_by_name, "by its secondary index");
-  v.required("history", p.history, "");
-  v.required("new_order", p.new_order, "");
-  v.required("orders", p.orders, "");
-  v.required("orders_by_customer", p.orders_by_customer, "by its secondary index");
-  v.required("order_line", p.order_line, "");
-  v.required("item", p.item, "");
-  v.required("stock", p.stock, "");
-}
-
 // A page of a table, and whether it did not exist before.
 struct Place {
   PageId page = 0;

@@ -33,14 +33,6 @@ struct RedoBytes {
   std::uint16_t commit = 0;
 };
 
-template <class V>
-void describe(V& v, RedoBytes& p) {
-  v.required("redo_update_bytes", p.update, "logged for a row that is changed, undo included");
-  v.required("redo_line_bytes", p.insert_line, "... for a new row of order_line");
-  v.required("redo_insert_bytes", p.insert, "... for another new row");
-  v.required("redo_commit_bytes", p.commit, "of a transaction that has changed something");
-}
-
 struct WorkloadParameters {
   std::uint32_t warehouses = 1;
   std::uint32_t users = 1;
@@ -52,19 +44,6 @@ struct WorkloadParameters {
   std::uint32_t most_pages = 0;
   std::uint64_t seed = 0;
 };
-
-template <class V>
-void describe(V& v, WorkloadParameters& p) {
-  v.required("warehouses", p.warehouses, "of the database");
-  v.required("connections", p.users, "each with its next transaction when the last has ended");
-  v.group("rows_per_page", p.rows, "after the load, by table");
-  describe(v, p.redo);
-  v.required("undo_pages", p.undo_pages, "of all rollback segments");
-  v.required("undo_bytes_per_change", p.undo_bytes_per_change, "of an undo record");
-  v.required("page_bytes", p.page_bytes, "of the database");
-  v.required("most_pages", p.most_pages, "what the database may grow to");
-  v.required("seed", p.seed, "of all that is drawn");
-}
 
 struct Transaction {
   Kind kind = Kind::new_order;

@@ -92,24 +92,6 @@ struct TrimCounters {
   Nanos forced_time;
 };
 
-template <class V>
-void count(V& v, const TrimCounters& c) {
-  v("firmware_trim_command_ns", c.command_time);
-  v("firmware_trim_buffer_ns", c.buffer_time);
-  v("firmware_trim_map_ns", c.map_time);
-  v("trim_ranges", c.ranges);
-  v("trim_slices", c.slices);
-}
-
-// Of a drive that puts TRIMs off, and of no other.
-template <class V>
-void count_delay(V& v, const TrimCounters& c) {
-  v("firmware_trim_list_ns", c.list_time);
-  v("firmware_trim_idle_ns", c.idle_time);
-  v("firmware_trim_drain_ns", c.drain_time);
-  v("firmware_trim_forced_ns", c.forced_time);
-}
-
 // What a policy may do to the drive.
 class TrimTarget {
  public:
@@ -142,28 +124,6 @@ struct TrimDelayStatus {
   std::uint64_t full_tables = 0;
   std::uint64_t forgotten_blocks = 0;
 };
-
-template <class V>
-void count(V& v, const TrimDelayStatus& s) {
-  v("trim_pending_ranges", s.pending_ranges);
-  v("trim_pending_ranges_high", s.pending_high);
-  v("trim_list_entries", s.list_entries);
-  v("trim_list_entries_high", s.list_high);
-  v("trim_list_lookups", s.list_lookups);
-  v("trim_list_probes", s.list_probes);
-  v("trim_writes_while_pending", s.writes_while_pending);
-  v("trim_writes_noted", s.writes_noted);
-  v("trim_blocks_kept", s.blocks_kept);
-  v("trim_merged_ranges", s.merged_ranges);
-  v("trim_idle_slices", s.idle_slices);
-  v("trim_drained_slices", s.drained_slices);
-  v("trim_forced_slices", s.forced_slices);
-  v("trim_reads_of_pending", s.reads_of_pending);
-  v("trim_yields", s.yields);
-  v("trim_drains", s.drains);
-  v("trim_full_tables", s.full_tables);
-  v("trim_forgotten_blocks", s.forgotten_blocks);
-}
 
 class TrimPolicy {
  public:

@@ -33,25 +33,11 @@ struct AllocatorRules {
   std::int64_t flex_groups = 16;  // of these the first is left to metadata
 };
 
-template <class V>
-void describe(V& v, AllocatorRules& p) {
-  v.optional("recent", p.recent, "as of Linux 6.8");
-  v.optional("stream_goals", p.stream_goals,
-             "since 6.17 files share so many: the lower of CPUs and a quarter of the groups");
-}
-
 struct AllocatorCounters {
   std::uint64_t requests = 0;   // that the free space was searched for
   std::uint64_t at_goal = 0;    // met right behind the file's last block
   std::uint64_t shortened = 0;  // met with less than was looked for
 };
-
-template <class V>
-void count(V& v, const AllocatorCounters& c) {
-  v("allocator_requests", c.requests);
-  v("allocator_at_goal", c.at_goal);
-  v("allocator_shortened", c.shortened);
-}
 
 // What a file keeps for itself beyond its last block.
 struct Preallocation {

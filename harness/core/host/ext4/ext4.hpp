@@ -34,6 +34,7 @@ namespace flashlab::host::ext4 {
 
 inline constexpr Bytes kBlock{4096};
 
+// What each one is: host/describe.hpp.
 struct Parameters {
   Bytes cache_block{8192};
   std::string discard = "none";
@@ -43,17 +44,6 @@ struct Parameters {
   Bytes occupied;
   AllocatorRules rules;
 };
-
-template <class V>
-void describe(V& v, Parameters& p) {
-  v.optional("cache_block_bytes", p.cache_block, "the page cache's: a multiple of 4 KiB");
-  v.optional("discard", p.discard, "none, synchronous, asynchronous");
-  v.optional("commit_ns", p.commit, "the mount option");
-  v.optional("preallocation_bytes", p.preallocation, "of each new file; 0: none");
-  v.optional("journal_bytes", p.journal, "in the middle of the device");
-  v.optional("occupied_bytes", p.occupied, "other files, from the beginning on, which stay");
-  describe(v, p.rules);
-}
 
 // By length: [2^i, 2^(i+1)) blocks of 4 KiB.
 using Lengths = std::array<std::uint64_t, 24>;
@@ -70,20 +60,6 @@ struct Counters {
   Lengths extent_lengths{};
   Lengths discard_lengths{};
 };
-
-template <class V>
-void count(V& v, const Counters& c) {
-  v("files", c.files);
-  v("extents", c.extents);
-  v("commits", c.commits);
-  v("journal_blocks", c.journal_blocks);
-  v("discards", c.discards);
-  v("discarded_blocks", c.discarded_blocks);
-  v("reused_blocks", c.reused_blocks);
-  v("discard_wait_ns", c.discard_wait);
-  v("extent_lengths", c.extent_lengths);
-  v("discard_lengths", c.discard_lengths);
-}
 
 class Ext4 final : public FileSystem, private IoOwner {
  public:
