@@ -71,8 +71,9 @@ format: env ## puts Python and C++ into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only -q .
 	@git ls-files 'harness/core/*.[ch]pp' 'harness/core/*.[ch]' 'tests/core/*.cpp' 'tests/core/*.[ch]' 'tests/openssd/*.c' 'hardware/openssd/*.[ch]' | xargs $(BIN)/clang-format -i
 
-stub: env ## the type stub of the compiled core
+stub: env ## the type stubs of the compiled core, and of the parameters that it describes
 	@$(BIN)/python -m nanobind.stubgen -q -m harness._core -o harness/_core.pyi
+	@$(BIN)/python tools/parameters-stub harness/devices/core_parameters.pyi
 
 lab: env ## JupyterLab in notebooks/
 	@$(BIN)/jupyter lab --notebook-dir=notebooks --ip=127.0.0.1

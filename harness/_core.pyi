@@ -10,28 +10,190 @@ from numpy.typing import NDArray
 
 sources: str = ...
 
-class HddParameters:
-    """Everything that makes one disk; see the profile schema."""
+class Field:
+    """A keyword of a class of parameters; see core/base/describe.hpp."""
 
-    def __init__(self, **kwargs: object) -> None:
-        """Keyword arguments only; raises BadParameter for a wrong one."""
+    @property
+    def keyword(self) -> str:
+        """With the unit at its end."""
+
+    @property
+    def name(self) -> str:
+        """Without it, as in a profile."""
+
+    @property
+    def kind(self) -> str:
+        """
+        size, rate, time, rotation, count, ratio, number, name, switch, group or other.
+        """
+
+    @property
+    def type(self) -> str:
+        """Of the argument, as in the stub."""
+
+    @property
+    def doc(self) -> str: ...
+
+    @property
+    def required(self) -> bool: ...
+
+    @property
+    def in_profile(self) -> bool:
+        """False: given by whoever builds the thing."""
+
+    @property
+    def default(self) -> object:
+        """None where it is required, too."""
+
+def policy_names(parameter: str) -> list[str]:
+    """
+    What the parameter of this name can be set to (trim, gc_policy, scheduler ...), in the table's order. Raises BadParameter.
+    """
+
+class HddParameters:
+    """Everything that makes one disk."""
+
+    def __init__(self, *, capacity_bytes: int, rpm: int, heads: int, zones: int, outer_rate_bytes_per_s: int, inner_rate_bytes_per_s: int, head_switch_ns: int, track_to_track_seek_ns: int, average_seek_ns: int, full_stroke_seek_ns: int, write_settle_ns: int, link_rate_bytes_per_s: int, command_overhead_ns: int, cache_bytes: int, read_segments: int, write_cache: bool, destage_idle_ns: int, queue_depth: int, scheduler: str, start_angle_ns: int) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        capacity_bytes: what the host sees; rounded up to whole cylinders
+        rpm: of the platters
+        heads: one per surface
+        zones: of equal width, each with its own sectors per track
+        outer_rate_bytes_per_s: sustained, that is with the switching between tracks
+        inner_rate_bytes_per_s: the same, of the innermost zone
+        head_switch_ns: to another head of the same cylinder
+        track_to_track_seek_ns: to the next cylinder
+        average_seek_ns: over a third of the full stroke
+        full_stroke_seek_ns: from the outermost to the innermost cylinder
+        write_settle_ns: a write waits until the head is surely on its track
+        link_rate_bytes_per_s: to the host
+        command_overhead_ns: controller time of every command, before it can be served
+        cache_bytes: read segments and write cache share it
+        read_segments: that the cache is divided into for reads
+        write_cache: a write is acknowledged when its data is in the cache
+        destage_idle_ns: quiet time after which dirty data is written back
+        queue_depth: commands that the drive takes at once (NCQ)
+        scheduler: which of the queued commands is served next
+        start_angle_ns: phase of the platter at time 0: what repetitions vary
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class SsdParameters:
-    """Everything that makes one flash drive; see the profile schema."""
+    """Everything that makes one flash drive."""
 
-    def __init__(self, **kwargs: object) -> None:
-        """Keyword arguments only; raises BadParameter for a wrong one."""
+    def __init__(self, *, capacity_bytes: int, overprovision_ratio: float, page_bytes: int, map_unit_bytes: int, planes: int, pages_per_block: int, channels: int, dies_per_channel: int, allocation: str, read_page_ns: int, program_page_ns: int, erase_block_ns: int, slc_program_page_ns: int, channel_rate_bytes_per_s: int, jitter_ratio: float = 0.0, link_rate_bytes_per_s: int, command_time_ns: int, write_command_time_ns: int | None = None, read_latency_ns: int, write_latency_ns: int, write_buffer_bytes: int, power_loss_protection: bool, slc_cache_bytes: int, gc_policy: str, gc_choices: int = 10, gc_placement: str, gc_pace: str, reserve_blocks: int, streams: int, placement: str, trim: str, trim_command_time_ns: int, trim_range_time_ns: int, trim_buffer_time_ns: int, trim_map_time_ns: int, trim_slice_bytes: int, trim_queued: bool, trim_max_ranges: int, trim_list_time_ns: int = 0, trim_pending_ranges: int = 1024, trim_list_entries: int = 2048, trim_merge: bool = False, trim_step: int = 1, trim_batch_map_ratio: float = 1.0, background_gc: bool, background_idle_ns: int, background_target: int = 4, queue_depth: int, seed: int = 0, ranges: Sequence[tuple[str, int, int, int]] = ()) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        capacity_bytes: what the host sees
+        overprovision_ratio: physical over logical size, minus 1; rounded up to blocks
+        page_bytes: of one plane
+        map_unit_bytes: what the map maps: one logical page
+        planes: of a die, programmed at once
+        pages_per_block: of one plane
+        channels: that dies share for their transfers
+        dies_per_channel: that work side by side
+        allocation: what blocks are striped over: one die (per_die), or all
+        read_page_ns: tR: cells to page register
+        program_page_ns: tPROG, all planes of a die at once
+        erase_block_ns: tBERS, all planes of a die at once
+        slc_program_page_ns: of a page in the SLC cache
+        channel_rate_bytes_per_s: between the dies and the controller
+        jitter_ratio: each operation on the cells takes 1 +- this, uniformly
+        link_rate_bytes_per_s: to the host
+        command_time_ns: of the firmware, for every command; one after another
+        write_command_time_ns: for a write, which also needs a place; else the same
+        read_latency_ns: of every read, on top: occupies nothing
+        write_latency_ns: from the last byte over the link to the acknowledgement
+        write_buffer_bytes: RAM for what is not programmed yet
+        power_loss_protection: what was acknowledged survives a power cut
+        slc_cache_bytes: written first and at SLC speed; emptied when idle
+        gc_policy: which closed block of a group is collected next
+        gc_choices: the d of d_choices; the others take no notice
+        gc_placement: where a collection puts what it copies
+        gc_pace: how much of a collection is done before it must be
+        reserve_blocks: free blocks per group that are kept for collections
+        streams: that the drive can keep apart
+        placement: which stream a write belongs to
+        trim: what the drive does with data that is no longer needed
+        trim_command_time_ns: of the firmware, per command
+        trim_range_time_ns: ... per range
+        trim_buffer_time_ns: ... per slice, to look it up in the buffer
+        trim_map_time_ns: ... per slice, to clear its map entry
+        trim_slice_bytes: what a range is handled in
+        trim_queued: false: SATA's non-NCQ command, alone in the drive
+        trim_max_ranges: of one command
+        trim_list_time_ns: of delayed: a search of what is pending, or of one place in the write list
+        trim_pending_ranges: of delayed: that the table holds
+        trim_list_entries: of delayed: that the write list holds
+        trim_merge: of delayed: ranges that touch or overlap become one
+        trim_step: of delayed: slices at once, which no command interrupts; a power of two
+        trim_batch_map_ratio: of delayed: of trim_map_time, for each slice of a step but its first
+        background_gc: the drive collects when it is idle
+        background_idle_ns: quiet time after which the drive works for itself
+        background_target: free blocks per group that it then aims at, above the reserve
+        queue_depth: commands that the drive takes at once
+        seed: of jitter and of the random choices of policies
+        ranges: (name, begin and end in bytes, stream), ascending and disjoint: counted apart
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class JobParameters:
     """A stream of requests, as fio would make it."""
 
-    def __init__(self, **kwargs: object) -> None:
-        """Keyword arguments only; raises BadParameter for a wrong one."""
+    def __init__(self, *, pattern: str, read_ratio: float, trim_ratio: float, block_bytes: int, begin_bytes: int, end_bytes: int, queue_depth: int, requests: int, duration_ns: int, interval_ns: int, poisson: bool, hot_data_ratio: float, hot_access_ratio: float, zipf_theta: float, stream: int, fua: bool, flush_every: int, seed: int) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        pattern: sequential, random, hot_cold, zipf
+        read_ratio: of all requests
+        trim_ratio: of all requests; the rest are writes
+        block_bytes: of each request
+        begin_bytes: requests stay behind it
+        end_bytes: ... and before it
+        queue_depth: requests outstanding (closed loop)
+        requests: 0: until `duration`
+        duration_ns: 0: until `requests`
+        interval_ns: above 0: open loop, one request every so often, whatever the depth
+        poisson: ... with exponentially distributed gaps of that mean
+        hot_data_ratio: hot_cold: the first part of the span ...
+        hot_access_ratio: ... gets this share of the requests
+        zipf_theta: zipf: skew, below 1 (Gray et al., SIGMOD 1994)
+        stream: of writes
+        fua: of writes
+        flush_every: a flush after so many requests; 0: never
+        seed: of all that is drawn
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class Device:
     """A device model in virtual time, without a host above it."""
 
     def __init__(self, parameters: HddParameters | SsdParameters) -> None: ...
+
+    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
+        """(name, begin and end in bytes, stream): counted apart from now on."""
+
+    def set_trim_policy(self, name: str) -> None:
+        """What was put off is done before."""
+
+    def slow_die(self, die: int, factor: float) -> None:
+        """The cells of this die take so many times as long from now on."""
+
+    def precondition(self, *, fill_ratio: float, overwrites: float, seed: int) -> None: ...
+
+    def to_steady_state(self, seed: int) -> None: ...
 
     @property
     def now_ns(self) -> int: ...
@@ -62,25 +224,18 @@ class Device:
     def in_doubt(self) -> object:
         """The same, of a power cut that does not happen."""
 
-    def set_trim_policy(self, name: str) -> None: ...
-
     @property
     def trim_policy(self) -> str: ...
 
-    def slow_die(self, die: int, factor: float) -> None: ...
-
     def save(self) -> bytes: ...
 
-    def restore(self, saved: bytes) -> None: ...
+    def restore(self, saved: bytes) -> None:
+        """A state that does not fit leaves the device as it was."""
 
     def counters(self) -> dict:
         """As of now."""
 
     def reset_counters(self) -> None: ...
-
-    def precondition(self, *, fill_ratio: float, overwrites: float, seed: int) -> None: ...
-
-    def to_steady_state(self, seed: int) -> None: ...
 
     def stream_shares(self) -> list: ...
 
@@ -88,9 +243,6 @@ class Device:
 
     @property
     def ranges(self) -> list: ...
-
-    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
-        """(name, begin and end in bytes, stream): counted apart from now on."""
 
     @property
     def spare_factor(self) -> float: ...
@@ -100,9 +252,24 @@ class Device:
     def mapping(self) -> object: ...
 
 class HostParameters:
-    """The machine above the device; see the host profiles."""
+    """The machine above the device."""
 
-    def __init__(self, *, cores: int, submit_cpu_ns: int, complete_cpu_ns: int, max_request_bytes: int, io_scheduler: str, threads_per_core: int = 1, smt_gain_ratio: float = 0.0) -> None: ...
+    def __init__(self, *, cores: int, submit_cpu_ns: int, complete_cpu_ns: int, max_request_bytes: int, io_scheduler: str, threads_per_core: int = 1, smt_gain_ratio: float = 0.0) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        cores: of the machine
+        submit_cpu_ns: system call, block layer and driver, per transfer
+        complete_cpu_ns: interrupt and wake-up, per transfer
+        max_request_bytes: larger transfers are split
+        io_scheduler: which of the waiting requests goes to the device next
+        threads_per_core: hardware threads
+        smt_gain_ratio: what a core's second thread adds, as a share of the first
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class Cancel:
     """Raised by one thread, obeyed by the long call that another is in."""
@@ -131,15 +298,15 @@ class VirtualStorage(Storage):
 
     def __init__(self, device: HddParameters | SsdParameters, host: HostParameters, *, cell_bytes: int = 512, kept_bytes: int = 512, pool: ChunkPool | None = None) -> None: ...
 
+    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
+        """(name, begin and end in bytes, stream): counted apart from now on."""
+
     def mount(self, offset_bytes: int, cells: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """
         Puts prepared cells (uint8, kept_bytes of each) on the device without a copy.
         """
 
     def counters(self) -> dict: ...
-
-    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
-        """(name, begin and end in bytes, stream): counted apart from now on."""
 
     def range_shares(self) -> list: ...
 
@@ -191,12 +358,46 @@ class Algorithm(enum.Enum):
 class JoinSpec:
     """What a join is asked to do."""
 
-    def __init__(self, *, algorithm: Algorithm, read_buffer_bytes: int, write_buffer_bytes: int, input_io_bytes: int, memory_budget_bytes: int = 0, queue_depth: int = 1, hash_seed: int = 0, partition_cpu_ns: int = 0, build_cpu_ns: int = 0, probe_cpu_ns: int = 0, match_cpu_ns: int = 0, trace: bool = False) -> None: ...
+    def __init__(self, *, algorithm: Algorithm, read_buffer_bytes: int, write_buffer_bytes: int, input_io_bytes: int, memory_budget_bytes: int = 0, queue_depth: int = 1, hash_seed: int = 0, partition_cpu_ns: int = 0, build_cpu_ns: int = 0, probe_cpu_ns: int = 0, match_cpu_ns: int = 0, trace: bool = False) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        algorithm: of the join
+        read_buffer_bytes: a build partition must fit; holds it in the join phase
+        write_buffer_bytes: the unit in which partitions are written and read back
+        input_io_bytes: the unit in which the inputs are read
+        memory_budget_bytes: for all buffers of one user; 0: as much as the plan wants
+        queue_depth: transfers in flight per user; 1 is the paper's synchronous engine
+        hash_seed: of the hash function
+        partition_cpu_ns: per record: hash, copy to a write buffer
+        build_cpu_ns: per record: hash, insert
+        probe_cpu_ns: per record: hash, look up
+        match_cpu_ns: per pair found
+        trace: all transfers are recorded
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class UserJob:
     """One user's inputs on the device, and its space for partitions."""
 
-    def __init__(self, *, build_offset_bytes: int, build_records: int, probe_offset_bytes: int, probe_records: int, scratch_begin_bytes: int, scratch_end_bytes: int) -> None: ...
+    def __init__(self, *, build_offset_bytes: int, build_records: int, probe_offset_bytes: int, probe_records: int, scratch_begin_bytes: int, scratch_end_bytes: int) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        build_offset_bytes: of the smaller input on the device
+        build_records: of the smaller input
+        probe_offset_bytes: of the other input on the device
+        probe_records: of the other input
+        scratch_begin_bytes: of the space for partitions
+        scratch_end_bytes: ... and its end
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 def run_joins(storage: Storage, spec: JoinSpec, jobs: Sequence[UserJob], cancel: Cancel) -> list:
     """
@@ -221,20 +422,75 @@ def merge_plan(name: str, order: int, runs: int) -> tuple:
 class PageCacheParameters:
     """The kernel's page cache; see core/host/page_cache.hpp."""
 
-    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0) -> None: ...
+    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        memory_bytes: what the cache may hold
+        block_bytes: what everything is counted in: what the reader reads
+        read_ahead_bytes: the largest window; one block: none
+        dirty_background_ratio: of memory: write-back begins
+        dirty_ratio: of memory: writers are held back
+        queue_limit: nr_requests
+        allocation_bytes: of space on the device, at a time
+        segment_bytes: a file is split into files of this size
+        begin_bytes: where the file system begins on the device
+        copy_cpu_ns: system call and copy, per block
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class SortedTable:
     """A table to be sorted; see core/dbms/sort_merge_join.hpp."""
 
-    def __init__(self, *, tuples: int, heap_bytes: int, tuple_bytes: int, first_run_tuples: int, second_run_tuples: int, run_tuples: int, merge_memory_bytes: int, write_memory_bytes: int = 0, share_unit_bytes: int = 1) -> None: ...
+    def __init__(self, *, tuples: int, heap_bytes: int, tuple_bytes: int, first_run_tuples: int, second_run_tuples: int, run_tuples: int, merge_memory_bytes: int, write_memory_bytes: int = 0, share_unit_bytes: int = 1) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        tuples: of the table
+        heap_bytes: as stored, and read once
+        tuple_bytes: on tape, one of them
+        first_run_tuples: of the first initial run
+        second_run_tuples: of the second
+        run_tuples: of all others
+        merge_memory_bytes: of tape that the memory for reading holds, all tapes together
+        write_memory_bytes: taken off that for each tape that is written in the same pass
+        share_unit_bytes: a tape's share of it is a multiple of them
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class SortMergeJoinSpec:
     """The sorts and the join; see core/dbms/sort_merge_join.hpp."""
 
-    def __init__(self, *, tables: Sequence[SortedTable], merge: str, merge_order: int, burst: bool, refill: str, payload_bytes: int, reserve_block: bool, scan_cpu_ns: int, compare_cpu_ns: int, copy_cpu_ns: int, join_cpu_ns: int, table_rate_bytes_per_s: int, ahead: bool = False, piece_blocks: int = 1, seed: int = 0) -> None:
+    def __init__(self, *, tables: Sequence[SortedTable], merge: str, merge_order: int, burst: bool, refill: str, payload_bytes: int, reserve_block: bool, piece_blocks: int = 1, scan_cpu_ns: int, compare_cpu_ns: int, copy_cpu_ns: int, join_cpu_ns: int, table_rate_bytes_per_s: int, ahead: bool = False, seed: int = 0) -> None:
         """
-        `tables` in the order in which they are sorted; merge: polyphase, balanced; burst: runs are formed in memory and written whole; refill: all, one (of the merges before the last). CPU times are per tuple.
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        tables: in the order in which they are sorted
+        merge: the plan: polyphase, balanced
+        merge_order: runs that are merged at once
+        burst: runs are formed in memory and written whole, not tuple by tuple
+        refill: when one tape's memory is used up in a merge before the last: all are read, or one
+        payload_bytes: of a block
+        reserve_block: a tape takes its next block when it writes one (15), not when it needs it
+        piece_blocks: free space is taken in pieces of at least so many blocks, as long as there are any; 1: the lowest free block, however alone it lies
+        scan_cpu_ns: per tuple: reading it from its table and forming the one to be sorted
+        compare_cpu_ns: one comparison
+        copy_cpu_ns: per tuple: to a tape or from one
+        join_cpu_ns: per tuple, after the sorts: the join, its output, the client
+        table_rate_bytes_per_s: of the disk that the tables lie on, all clients together
+        ahead: the next share of the tape that is refilled is read ahead
+        seed: of all that is drawn
         """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 def run_sort_merge_joins(device: HddParameters | SsdParameters, host: HostParameters, cache: PageCacheParameters, spec: SortMergeJoinSpec, clients: int, cancel: Cancel) -> dict:
     """
@@ -245,18 +501,66 @@ class Ext4Parameters:
     """ext4 under temporary files; see core/host/ext4/ext4.hpp."""
 
     def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, journal_bytes: int = 134217728, occupied_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
-        """discard: none, synchronous, asynchronous."""
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        cache_block_bytes: the page cache's: a multiple of 4 KiB
+        discard: none, synchronous, asynchronous
+        commit_ns: the mount option
+        preallocation_bytes: of each new file; 0: none
+        journal_bytes: in the middle of the device
+        occupied_bytes: other files, from the beginning on, which stay
+        recent: as of Linux 6.8
+        stream_goals: since 6.17 files share so many: the lower of CPUs and a quarter of the groups
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class JoinInput:
-    """One side of a hash join; see dbms/hash_join.hpp."""
+    """One side of a hash join; see core/dbms/hash_join.hpp."""
 
-    def __init__(self, *, tuples: int, heap_bytes: int, temp_tuple_bytes: float) -> None: ...
+    def __init__(self, *, tuples: int, heap_bytes: int, temp_tuple_bytes: float) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        tuples: of the table
+        heap_bytes: as stored, and read once
+        temp_tuple_bytes: of one in a batch's file
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 class HashJoinSpec:
     """The join; see core/dbms/hash_join.hpp."""
 
     def __init__(self, *, inner: JoinInput, outer: JoinInput, batches: int, repetitions: int = 1, scan_cpu_ns: int, build_cpu_ns: int, probe_cpu_ns: int, open_cpu_ns: int = 0, open_files: int = 990, table_rate_bytes_per_s: int, settle: bool = False, trim_after: bool = False, traced: int = -1, trace_every: int = 1, seed: int = 0) -> None:
-        """CPU times are per tuple."""
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        inner: the table that the hash table is built of
+        outer: the other one
+        batches: that the join is cut into
+        repetitions: one after the other on the same drive
+        scan_cpu_ns: per tuple: reading it from its table, hashing, writing it to its batch
+        build_cpu_ns: per tuple: from the inner file into the hash table
+        probe_cpu_ns: per tuple: from the outer file: look up, join, give the result away
+        open_cpu_ns: per file: closing it and opening another one
+        open_files: that a server has at most (max_files_per_process)
+        table_rate_bytes_per_s: of the disk that the tables lie on
+        settle: a repetition ends with all it has freed committed and discarded
+        trim_after: fstrim after each repetition
+        traced: the repetition that is recorded; -1: none
+        trace_every: so many requests, one of them is recorded
+        seed: of all that is drawn
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 def run_hash_joins(device: HddParameters | SsdParameters, host: HostParameters, cache: PageCacheParameters, files: Ext4Parameters, spec: HashJoinSpec, cancel: Cancel) -> dict:
     """
@@ -266,7 +570,54 @@ def run_hash_joins(device: HddParameters | SsdParameters, host: HostParameters, 
 class TpccSpec:
     """TPC-C on InnoDB; see core/dbms/tpcc_run.hpp."""
 
-    def __init__(self, **kwargs: object) -> None: ...
+    def __init__(self, *, warehouses: int, connections: int, rows_per_page: dict[str, int], redo_update_bytes: int, redo_line_bytes: int, redo_insert_bytes: int, redo_commit_bytes: int, undo_pages: int, undo_bytes_per_change: int, page_bytes: int, most_pages: int, seed: int, buffer_pool_bytes: int, flush_batch_pages: int, lru_scan_depth: int, most_dirty_ratio: float, flush_age_ratio: float, data_journal: bool, doublewrite: bool, doublewrite_elsewhere: bool, redo_elsewhere: bool, sync_commits_inode: bool, redo_bytes: int, doublewrite_bytes: int, page_cache_bytes: int, page_copy_cpu_ns: int, other_drive_rate_bytes_per_s: int, other_drive_latency_ns: int, journal_bytes: int, journal_stream: int, commit_ns: int, dirty_expire_ns: int, transaction_cpu_ns: int, touch_cpu_ns: int, warm_up_ns: int, measured_ns: int, sample_ns: int, aged_bytes: int, aged_block_bytes: int) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        warehouses: of the database
+        connections: each with its next transaction when the last has ended
+        rows_per_page: after the load, by table
+        redo_update_bytes: logged for a row that is changed, undo included
+        redo_line_bytes: ... for a new row of order_line
+        redo_insert_bytes: ... for another new row
+        redo_commit_bytes: of a transaction that has changed something
+        undo_pages: of all rollback segments
+        undo_bytes_per_change: of an undo record
+        page_bytes: of the database
+        most_pages: what the database may grow to
+        seed: of all that is drawn
+        buffer_pool_bytes: memory for pages
+        flush_batch_pages: that the doublewrite buffer takes at once
+        lru_scan_depth: pages of the LRU list's end that are kept clean
+        most_dirty_ratio: of the pool
+        flush_age_ratio: of the redo log: from there on the cleaner flushes
+        data_journal: pages become durable through ext4's data journal
+        doublewrite: ... or through the doublewrite buffer
+        doublewrite_elsewhere: on a drive of its own
+        redo_elsewhere: on that drive
+        sync_commits_inode: fsync: a write has changed its times; else fdatasync
+        redo_bytes: size of the log, written round and round
+        doublewrite_bytes: written round and round
+        page_cache_bytes: what the kernel keeps of the database with data_journal
+        page_copy_cpu_ns: a page from or to the page cache
+        other_drive_rate_bytes_per_s: of what lies elsewhere
+        other_drive_latency_ns: the same
+        journal_bytes: of the ring, with its superblock
+        journal_stream: of what goes to the ring
+        commit_ns: a transaction takes what happens within it
+        dirty_expire_ns: how long a block may be dirty
+        transaction_cpu_ns: parsing, locking, commit
+        touch_cpu_ns: finding a row and working on it
+        warm_up_ns: before anything is counted
+        measured_ns: that is counted
+        sample_ns: how often to look
+        aged_bytes: the region, from the drive's begin, that was overwritten at random before
+        aged_block_bytes: ... in writes of this size
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
 
 def run_tpcc(device: SsdParameters, host: HostParameters, spec: TpccSpec, fill_ratio: float, cancel: Cancel) -> dict:
     """
@@ -281,6 +632,19 @@ class LiveDevice:
 
     def sync(self) -> None: ...
 
+    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
+        """(name, begin and end in bytes, stream): counted apart from now on."""
+
+    def set_trim_policy(self, name: str) -> None:
+        """What was put off is done before."""
+
+    def slow_die(self, die: int, factor: float) -> None:
+        """The cells of this die take so many times as long from now on."""
+
+    def precondition(self, *, fill_ratio: float, overwrites: float, seed: int) -> None: ...
+
+    def to_steady_state(self, seed: int) -> None: ...
+
     def set_pace(self, pace: str, *, slowdown: int = 1, constant_ns: int = 0) -> None:
         """
         real: replies at the model's times, `slowdown` times slower; virtual: at once, the model gets one request after the other; none: at once, without the model; constant: after a fixed time. Waits until nothing is in flight.
@@ -292,9 +656,6 @@ class LiveDevice:
     def set_streams(self, ranges: Sequence[tuple[int, int, int]]) -> None:
         """(begin, end) in bytes and the stream of writes that begin there."""
 
-    def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
-        """(name, begin and end in bytes, stream): counted apart from now on."""
-
     def set_honest_flush(self, honest: bool) -> None: ...
 
     def add_fault(self, op: str, *, begin_bytes: int, end_bytes: int, times: int) -> None: ...
@@ -305,20 +666,13 @@ class LiveDevice:
 
     def power_on(self) -> None: ...
 
-    def set_trim_policy(self, name: str) -> None: ...
-
-    def slow_die(self, die: int, factor: float) -> None: ...
-
-    def precondition(self, *, fill_ratio: float, overwrites: float, seed: int) -> None: ...
-
-    def to_steady_state(self, seed: int) -> None: ...
-
     def save(self, *, then_record: bool) -> bytes:
         """
         The model's state, when nothing is in flight; `then_record`: from here on, all requests are recorded.
         """
 
-    def restore(self, saved: bytes) -> None: ...
+    def restore(self, saved: bytes) -> None:
+        """A state that does not fit leaves the device as it was."""
 
     def take_records(self) -> dict:
         """What was recorded since the last call: equally long columns."""

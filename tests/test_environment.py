@@ -84,6 +84,14 @@ def test_the_stub_is_that_of_the_compiled_core(tmp_path: Path) -> None:
     assert stub.read_text() == committed.read_text(), "run `make stub`"
 
 
+def test_the_stub_of_the_parameters_is_that_of_the_compiled_core(tmp_path: Path) -> None:
+    stub = tmp_path / "core_parameters.pyi"
+    tool = REPOSITORY / "tools" / "parameters-stub"
+    subprocess.run([sys.executable, str(tool), str(stub)], check=True)
+    committed = REPOSITORY / "harness" / "devices" / "core_parameters.pyi"
+    assert stub.read_text() == committed.read_text(), "run `make stub`"
+
+
 def test_the_list_of_system_packages_is_the_only_one() -> None:
     listed = (REPOSITORY / "tools" / "system-packages.txt").read_text().splitlines()
     packages = [line.split("#")[0].strip() for line in listed if line.split("#")[0].strip()]

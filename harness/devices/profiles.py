@@ -9,226 +9,75 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, model_validator
 
 from harness import _core
+from harness.devices.core_parameters import HddParameters, HostParameters, SsdParameters
+from harness.devices.parameters import (
+    Count,
+    Name,
+    Parameters,
+    Rate,
+    Ratio,
+    Rotation,
+    Size,
+    Strict,
+    Switch,
+    Time,
+    validator,
+)
 from harness.errors import BadParameter, BadProfile, UnknownName
-from harness.units import parse_bytes, parse_count, parse_rate, parse_rpm, parse_time
+from harness.units import parse_bytes, parse_rate, parse_time
+
+__all__ = [
+    "Count",
+    "DataSheetFigure",
+    "DataSheetJob",
+    "DeviceProfile",
+    "Ext4",
+    "HashJoinCpu",
+    "HddParameters",
+    "HddProfile",
+    "HostParameters",
+    "HostProfile",
+    "Innodb",
+    "JoinCpu",
+    "Name",
+    "NamedRange",
+    "PageCache",
+    "Ports",
+    "Rate",
+    "Ratio",
+    "Rotation",
+    "Size",
+    "SortCpu",
+    "SsdParameters",
+    "SsdProfile",
+    "Switch",
+    "Time",
+    "core_parameters",
+    "list_profiles",
+    "load_device",
+    "load_host",
+    "match_profile",
+    "profile_path",
+]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Provenance(_Strict):
-    source: str | None = None
-    prior: str | None = None
-    fitted: str | None = None
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> Self:
-        given = [name for name in ("source", "prior", "fitted") if getattr(self, name)]
-        if len(given) != 1:
-            raise ValueError(
-                "exactly one of source, prior, fitted must say where the value is from"
-            )
-        return self
-
-    @property
-    def origin(self) -> str:
-        """'source', 'prior' or 'fitted'."""
-        return next(name for name in ("source", "prior", "fitted") if getattr(self, name))
-
-    @property
-    def reason(self) -> str:
-        """The text behind the origin."""
-        return str(getattr(self, self.origin))
-
-
-def _validator(parse: Callable[[object], int]) -> BeforeValidator:
-    def check(value: object) -> int:
-        try:
-            return parse(value)
-        except BadParameter as error:
-            raise ValueError(str(error)) from error
-
-    return BeforeValidator(check)
-
-
-class Size(_Provenance):
-    """Bytes."""
-
-    suffix: ClassVar[str] = "_bytes"
-    value: Annotated[int, _validator(parse_bytes)]
-
-
-class Rate(_Provenance):
-    """Bytes per second."""
-
-    suffix: ClassVar[str] = "_bytes_per_s"
-    value: Annotated[int, _validator(parse_rate)]
-
-
-class Time(_Provenance):
-    """Nanoseconds."""
-
-    suffix: ClassVar[str] = "_ns"
-    value: Annotated[int, _validator(parse_time)]
-
-
-class Rotation(_Provenance):
-    """Revolutions per minute."""
-
-    suffix: ClassVar[str] = ""
-    value: Annotated[int, _validator(parse_rpm)]
-
-
-class Count(_Provenance):
-    """A whole number."""
-
-    suffix: ClassVar[str] = ""
-    value: Annotated[int, _validator(parse_count)]
-
-
-class Ratio(_Provenance):
-    """A plain number; 0.07 is seven percent."""
-
-    suffix: ClassVar[str] = "_ratio"
-    value: float
-
-
-class Name(_Provenance):
-    """A policy's name."""
-
-    suffix: ClassVar[str] = ""
-    value: str
-
-
-class Switch(_Provenance):
-    """On or off."""
-
-    suffix: ClassVar[str] = ""
-    value: bool
-
-
-class _Parameters(_Strict):
-    def core_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the core's parameter class: names with units, plain values."""
-        fields = ((name, getattr(self, name)) for name in type(self).model_fields)
-        return {name + value.suffix: value.value for name, value in fields if value is not None}
-
-    def with_values(self, values: Mapping[str, float]) -> Self:
-        """A copy with other values of parameters that it has; their origins stay."""
-        changed = {
-            name: getattr(self, name).model_copy(update={"value": value})
-            for name, value in values.items()
-        }
-        return self.model_copy(update=changed)
-
-
-class HddParameters(_Parameters):
-    """A hard disk; see harness/core/disk/hdd.hpp for what each one does."""
-
-    capacity: Size
-    rpm: Rotation
-    heads: Count
-    zones: Count
-    outer_rate: Rate
-    inner_rate: Rate
-    head_switch: Time
-    track_to_track_seek: Time
-    average_seek: Time
-    full_stroke_seek: Time
-    write_settle: Time
-    link_rate: Rate
-    command_overhead: Time
-    cache: Size
-    read_segments: Count
-    write_cache: Switch
-    destage_idle: Time
-    queue_depth: Count
-    scheduler: Name
-
-
-class SsdParameters(_Parameters):
-    """A flash drive; see harness/core/flash/{ssd,nand,ftl,geometry}.hpp for what each one does."""
-
-    capacity: Size
-    overprovision: Ratio
-    page: Size
-    map_unit: Size
-    planes: Count
-    pages_per_block: Count
-    channels: Count
-    dies_per_channel: Count
-    allocation: Name
-    read_page: Time
-    program_page: Time
-    erase_block: Time
-    slc_program_page: Time
-    channel_rate: Rate
-    jitter: Ratio | None = None
-    link_rate: Rate
-    command_time: Time
-    write_command_time: Time | None = None
-    read_latency: Time
-    write_latency: Time
-    write_buffer: Size
-    power_loss_protection: Switch
-    slc_cache: Size
-    gc_policy: Name
-    gc_choices: Count | None = None
-    gc_placement: Name
-    gc_pace: Name
-    reserve_blocks: Count
-    streams: Count
-    placement: Name
-    trim: Name
-    trim_command_time: Time
-    trim_range_time: Time
-    trim_buffer_time: Time
-    trim_map_time: Time
-    trim_slice: Size
-    trim_queued: Switch
-    trim_max_ranges: Count
-    trim_list_time: Time | None = None
-    trim_pending_ranges: Count | None = None
-    trim_list_entries: Count | None = None
-    trim_merge: Switch | None = None
-    trim_step: Count | None = None
-    trim_batch_map: Ratio | None = None
-    background_gc: Switch
-    background_idle: Time
-    background_target: Count | None = None
-    queue_depth: Count
-
-
-class HostParameters(_Parameters):
-    """The machine above the device; see harness/core/host/block_layer.hpp."""
-
-    cores: Count
-    submit_cpu: Time
-    complete_cpu: Time
-    max_request: Size
-    io_scheduler: Name
-    threads_per_core: Count | None = None
-    smt_gain: Ratio | None = None
-
-
-class Ports(_Parameters):
+class Ports(Parameters):
     """What drives are attached to: no link is faster than the port, no queue deeper."""
 
     port_rate: Rate
     port_queue: Count
 
 
-class PageCache(_Parameters):
+class PageCache(Parameters):
     """The kernel's memory for files; see harness/core/host/page_cache.hpp.
 
     `memory` is what is left for it when no client is at work, `client_memory` what a database's
@@ -248,7 +97,7 @@ class PageCache(_Parameters):
     file_system_begin: Ratio
 
 
-class SortCpu(_Parameters):
+class SortCpu(Parameters):
     """CPU time per tuple of a database's external sort and join, and where its tables come from."""
 
     scan_cpu: Time
@@ -258,7 +107,7 @@ class SortCpu(_Parameters):
     table_rate: Rate
 
 
-class HashJoinCpu(_Parameters):
+class HashJoinCpu(Parameters):
     """CPU time per tuple of a database's hash join in batches, and where its tables come from.
 
     `reopen_cpu` is per file that is closed and opened again.
@@ -271,7 +120,7 @@ class HashJoinCpu(_Parameters):
     heap_rate: Rate
 
 
-class Ext4(_Parameters):
+class Ext4(Parameters):
     """How the host's kernel and mount options make ext4 behave; see core/host/ext4."""
 
     discard: Name
@@ -280,7 +129,7 @@ class Ext4(_Parameters):
     journal: Size
 
 
-class Innodb(_Parameters):
+class Innodb(Parameters):
     """What InnoDB and its transactions cost, log and flush on this machine; see core/dbms/innodb.
 
     `transaction_cpu`: of any transaction of TPC-C; `row_cpu`: of each page that it comes to.
@@ -309,7 +158,7 @@ class Innodb(_Parameters):
     other_drive_latency: Time
 
 
-class JoinCpu(_Parameters):
+class JoinCpu(Parameters):
     """CPU time per record of the join engine on this machine."""
 
     partition_cpu: Time
@@ -318,7 +167,7 @@ class JoinCpu(_Parameters):
     match_cpu: Time
 
 
-class DataSheetJob(_Strict):
+class DataSheetJob(Strict):
     """The fio job behind a figure of a data sheet.
 
     `state` is what the drive has been through: `fresh` (new; for reads the span was written in
@@ -328,7 +177,7 @@ class DataSheetJob(_Strict):
 
     op: Literal["read", "write"]
     pattern: Literal["sequential", "random"]
-    block: Annotated[int, _validator(parse_bytes)]
+    block: Annotated[int, validator(parse_bytes)]
     queue_depth: int
     span: str
     state: Literal["fresh", "full", "steady"]
@@ -338,7 +187,7 @@ class DataSheetJob(_Strict):
         return capacity_bytes if self.span == "full" else parse_bytes(self.span)
 
 
-class DataSheetFigure(_Strict):
+class DataSheetFigure(Strict):
     """A published figure of a drive; `fits` names the parameter that was solved for it."""
 
     name: str
@@ -372,7 +221,7 @@ def _positive(number: str) -> float:
     return value
 
 
-class _Profile(_Strict):
+class _Profile(Strict):
     title: str
     note: str = ""
 
@@ -383,7 +232,7 @@ class _Profile(_Strict):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _require_consistent(figures: Sequence[DataSheetFigure], parameters: type[_Parameters]) -> None:
+def _require_consistent(figures: Sequence[DataSheetFigure], parameters: type[Parameters]) -> None:
     for figure in figures:
         if figure.fits and figure.fits not in parameters.model_fields:
             raise ValueError(f"data_sheet: {figure.fits} is not a parameter")
@@ -463,7 +312,7 @@ class HostProfile(_Profile):
         return _core.HostParameters(**self.parameters.core_arguments())
 
     @property
-    def sections(self) -> dict[str, _Parameters]:
+    def sections(self) -> dict[str, Parameters]:
         """Every group of parameters that the profile has, by its key."""
         groups = (
             ("parameters", self.parameters),

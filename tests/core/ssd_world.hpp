@@ -25,8 +25,8 @@ inline SsdParameters parameters() {
   p.read_latency = 7_us;
   p.write_latency = 3_us;
   p.write_buffer = 16_KiB * 8;
-  p.trim_costs = {900_ns, 600_ns, 40_ns, 60_ns, 16_KiB};
-  p.trim_max_ranges = 4;
+  p.trim.costs = {900_ns, 600_ns, 40_ns, 60_ns, 16_KiB};
+  p.trim.max_ranges = 4;
   p.background_idle = 1_ms;
   p.queue_depth = 32;
   return p;

@@ -43,7 +43,7 @@ class Fixture : public ::testing::Test, public BlockLayerUser {
  protected:
   void make(const std::string& scheduler, std::uint32_t depth = 4, bool rotational = true) {
     device.emplace(depth, rotational);
-    const HostParameters host{2, Nanos{0}, Nanos{0}, 512_KiB, scheduler};
+    const HostParameters host{2, Nanos{0}, Nanos{0}, 512_KiB, {scheduler}};
     layer.emplace(host, *device, *this);
   }
 

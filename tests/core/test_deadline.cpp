@@ -47,7 +47,7 @@ class Deadline : public ::testing::Test {
     return rows;
   }
 
-  std::unique_ptr<IoScheduler> scheduler_ = make_io_scheduler("deadline", true);
+  std::unique_ptr<IoScheduler> scheduler_ = make_io_scheduler({"deadline"}, true);
   std::uint32_t io_ = 0;
 };
 
@@ -171,7 +171,7 @@ TEST_F(Deadline, EverythingGoesOutOnceAndInTime) {
     std::size_t older;
   };
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    scheduler_ = make_io_scheduler("deadline", true);
+    scheduler_ = make_io_scheduler({"deadline"}, true);
     io_ = 0;
     Prng prng(seed);
     const std::uint64_t most = 1 + prng.below(200);

@@ -44,11 +44,10 @@ Shape some_shape(Prng& random) {
   const Bytes stripe = g.page * g.planes * g.pages_per_block * g.channels * g.dies_per_channel;
   g.capacity = stripe * static_cast<std::int64_t>(4 + random.below(12)) + g.map_unit;
   g.overprovision_ratio = 0.1 + static_cast<double>(random.below(20)) / 10.0;
-  s.ftl.gc_policy = one_of(random, std::array{"greedy", "fifo", "d_choices", "cost_benefit"});
-  s.ftl.gc_choices = static_cast<std::uint32_t>(1 + random.below(12));
-  s.ftl.gc_placement =
-      one_of(random, std::array{GcPlacement::mixed, GcPlacement::separate, GcPlacement::by_stream});
-  s.ftl.gc_pace = random.below(2) == 0 ? GcPace::whole : GcPace::paced;
+  s.ftl.victim.policy = one_of(random, std::array{"greedy", "fifo", "d_choices", "cost_benefit"});
+  s.ftl.victim.choices = static_cast<std::uint32_t>(1 + random.below(12));
+  s.ftl.gc_placement = one_of(random, std::array{"mixed", "separate", "by_stream"});
+  s.ftl.gc_pace = random.below(2) == 0 ? "whole" : "paced";
   s.ftl.reserve_blocks = static_cast<std::uint32_t>(1 + random.below(3));
   s.ftl.streams = static_cast<StreamId>(1 + random.below(4));
   s.ftl.seed = random.next();
@@ -128,7 +127,7 @@ void expect_sound(const Ftl& ftl, const Recorder& nand, const std::vector<bool>&
       ASSERT_TRUE(ftl.blocks().is_closed(block));
     }
   }
-  const std::uint32_t least = p.reserve_blocks - (p.gc_pace == GcPace::paced ? 1U : 0U);
+  const std::uint32_t least = p.reserve_blocks - (p.gc_pace == "paced" ? 1U : 0U);
   for (Group group = 0; group < g.groups(); ++group) {
     ASSERT_EQ(ftl.live_units(group), live[group]);
     ASSERT_GE(ftl.blocks().free_blocks(group), least);
@@ -282,7 +281,7 @@ TEST(Ftl, PacedCollectionNeverCopiesABlockAtOnce) {
   Shape s = plain();
   s.geometry.pages_per_block = 64;
   s.geometry.capacity = Bytes{4096 * 4 * 64 * 20};
-  s.ftl.gc_pace = GcPace::paced;
+  s.ftl.gc_pace = "paced";
   Ftl ftl(Geometry(s.geometry), s.ftl, {});
   write_in_order(ftl, ftl.geometry().lpns());
   Prng random(1);

@@ -20,8 +20,8 @@ constexpr Nanos kIdle = 10_ms;
 
 HddParameters parameters() {
   HddParameters p;
-  p.geometry = {Bytes{1'000'000'000},       7200,   2,   4, BytesPerSecond{100'000'000},
-                BytesPerSecond{50'000'000}, 800_us, 1_ms};
+  p.geometry = {Bytes{1'000'000'000},        RevolutionsPerMinute{7200}, 2,      4,
+                BytesPerSecond{100'000'000}, BytesPerSecond{50'000'000}, 800_us, 1_ms};
   p.seek = {1_ms, 8_ms, 16_ms, 800_us, 200_us};
   p.link_rate = BytesPerSecond{250'000'000};
   p.command_overhead = 100_us;
@@ -174,7 +174,7 @@ TEST(Hdd, ADirectWriteDoesNotPassABlockedOne) {
 TEST(Hdd, ADirectWriteMakesRoomForABlockedOne) {
   HddParameters p = lazy();
   p.cache = 1_MiB;
-  p.scheduler = "sptf";
+  p.scheduler.policy = "sptf";
   World world(p);
   world.answer(write(0, 2000));
   world.submit(read(1'800'000));
@@ -199,7 +199,7 @@ class HddSchedulers : public testing::TestWithParam<const char*> {};
 TEST_P(HddSchedulers, OverlappingDirectWritesKeepTheirOrder) {
   HddParameters p = parameters();
   p.write_cache = false;
-  p.scheduler = GetParam();
+  p.scheduler.policy = GetParam();
   World world(p);
   Prng random(3);
   std::vector<Extent> extents;
@@ -394,7 +394,7 @@ HddParameters some_parameters(Prng& random) {
   const std::array caches{1_MiB, 8_MiB, 64_KiB, Bytes{0}};
   const std::array schedulers{"fcfs", "elevator", "sptf"};
   p.cache = caches[random.below(caches.size())];
-  p.scheduler = schedulers[random.below(schedulers.size())];
+  p.scheduler.policy = schedulers[random.below(schedulers.size())];
   p.write_cache = random.below(4) != 0;
   p.queue_depth = 1 + static_cast<std::uint32_t>(random.below(32));
   return p;
@@ -590,7 +590,7 @@ TEST(HddRandom, APowerCutTakesAllThatOnlyTheCacheHolds) {
   std::array<std::size_t, 2> seen{};
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     HddParameters p = lazy();  // and with a cache that never presses
-    p.scheduler = seed % 2 == 0 ? "sptf" : "elevator";
+    p.scheduler.policy = seed % 2 == 0 ? "sptf" : "elevator";
     cut_at_random(p, seed, true, seen);
     if (testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
   }

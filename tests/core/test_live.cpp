@@ -35,8 +35,8 @@ flash::SsdParameters ssd() {
   p.read_latency = 7_us;
   p.write_latency = 3_us;
   p.write_buffer = 16_KiB * 8;
-  p.trim_costs = {900_ns, 600_ns, 40_ns, 60_ns, 16_KiB};
-  p.trim_max_ranges = 4;
+  p.trim.costs = {900_ns, 600_ns, 40_ns, 60_ns, 16_KiB};
+  p.trim.max_ranges = 4;
   p.background_idle = 1_ms;
   p.queue_depth = 8;
   return p;
@@ -50,8 +50,8 @@ flash::SsdParameters protected_ssd() {
 
 disk::HddParameters hdd() {
   disk::HddParameters p;
-  p.geometry = {Bytes{1'000'000'000},       7200,   2,   4, BytesPerSecond{100'000'000},
-                BytesPerSecond{50'000'000}, 800_us, 1_ms};
+  p.geometry = {Bytes{1'000'000'000},        RevolutionsPerMinute{7200}, 2,      4,
+                BytesPerSecond{100'000'000}, BytesPerSecond{50'000'000}, 800_us, 1_ms};
   p.seek = {100_us, 8_ms, 16_ms, 200_us, 50_us};
   p.link_rate = BytesPerSecond{250'000'000};
   p.command_overhead = 100_us;
@@ -177,9 +177,7 @@ TEST_P(Live, EveryRequestIsAnsweredOnceWhateverElseHappens) {
         world.device.set_pace(paces[random.below(3)], 1, Nanos{0});
         break;
       case 1: {
-        std::vector<std::byte> saved;
-        Archive archive = Archive::saving(saved);
-        world.device.archive_model(archive, true);
+        (void)world.device.save_model(true);
         break;
       }
       case 2:
@@ -456,9 +454,7 @@ TEST_P(Live, ARecordReplaysToTheLastCounter) {
     world.host.wait();
   };
   burst();
-  std::vector<std::byte> saved;
-  Archive saving = Archive::saving(saved);
-  world.device.archive_model(saving, true);
+  const std::vector<std::byte> saved = world.device.save_model(true);
   burst();
   burst();
   Seen live_end;
@@ -486,15 +482,54 @@ TEST_P(Live, ARecordReplaysToTheLastCounter) {
   EXPECT_EQ(live_end, seen_of(driver.device()));
 }
 
+TEST_P(Live, AStateThatDoesNotFitLeavesTheDeviceAsItWas) {
+  World world(GetParam().make);
+  const auto state = [&] {
+    std::vector<std::byte> bytes;
+    world.device.look([&](DeviceModel& model, LiveCounters&, Nanos) {
+      bytes = saved_by([&](Archive& archive) { model.archive(archive); });
+    });
+    return bytes;
+  };
+  world.host.write(extent(0, kBlock), 1);
+  ASSERT_EQ(world.host.wait(), 0U);
+  const std::vector<std::byte> older = world.device.save_model(false);
+  for (int i = 0; i < 20; ++i) world.host.write(extent(i * kBlock, kBlock), 2);
+  ASSERT_EQ(world.host.wait(), 0U);
+  world.device.set_pace(Pace::none, 1, Nanos{0});  // so that nothing goes on by itself
+  const std::vector<std::byte> before = state();
+  for (const std::size_t size : {std::size_t{0}, older.size() / 3, older.size() - 1}) {
+    const std::vector<std::byte> damaged(older.begin(), older.begin() + static_cast<long>(size));
+    EXPECT_THROW(world.device.restore_model(damaged), OperatingError);
+    EXPECT_EQ(state(), before);
+  }
+  std::vector<std::byte> longer = older;
+  longer.push_back(std::byte{0});
+  EXPECT_THROW(world.device.restore_model(longer), OperatingError);
+  EXPECT_EQ(state(), before);
+  world.device.restore_model(older);
+  EXPECT_NE(state(), before);
+  world.device.set_pace(Pace::real, 1, Nanos{0});  // and it is not stuck
+  world.host.write(extent(0, kBlock), 3);
+  EXPECT_EQ(world.host.wait(), 0U);
+}
+
+TEST_P(Live, ALookThatFailsStopsNobody) {
+  World world(GetParam().make);
+  const auto fail = [](DeviceModel&, LiveCounters&, Nanos) { require(false, "no"); };
+  EXPECT_THROW(world.device.look(fail), OperatingError);
+  EXPECT_THROW(world.device.end_record(fail), OperatingError);
+  world.host.write(extent(0, kBlock), 1);
+  EXPECT_EQ(world.host.wait(), 0U);
+}
+
 TEST(LiveStreams, WritesCarryTheStreamOfTheirRange) {
   flash::SsdParameters p = ssd();
   p.placement = "id";
   p.ftl.streams = 3;
   World world(make(p));
   world.device.set_streams({{extent(100, 50), 2}, {extent(0, 100), 1}});
-  std::vector<std::byte> saved;
-  Archive archive = Archive::saving(saved);
-  world.device.archive_model(archive, true);
+  (void)world.device.save_model(true);
   for (const std::int64_t lba : {0, 99, 100, 149, 150}) world.host.write(extent(lba, 1), 1);
   world.host.wait();
   std::vector<StreamId> streams;

@@ -14,8 +14,8 @@ constexpr SeekParameters kSeek{1_ms, 8_ms, 16_ms, 800_us, 200_us};
 
 Mechanics mechanics() {
   const GeometryParameters geometry{
-      Bytes{1'000'000'000},       7200,   2,   4, BytesPerSecond{100'000'000},
-      BytesPerSecond{50'000'000}, 800_us, 1_ms};
+      Bytes{1'000'000'000},        RevolutionsPerMinute{7200}, 2,      4,
+      BytesPerSecond{100'000'000}, BytesPerSecond{50'000'000}, 800_us, 1_ms};
   return {geometry, kSeek, 123_us};
 }
 

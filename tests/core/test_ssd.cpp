@@ -80,7 +80,7 @@ TEST(Ssd, AWriteIsAnsweredWhenAllOfItIsInTheBuffer) {
 
 TEST(Ssd, ANonQueuedTrimIsAloneInTheDrive) {
   SsdParameters p = parameters();
-  p.trim_queued = false;
+  p.trim.queued = false;
   World world(p);
   world.ssd.precondition(1.0, 0.0, 0);
   const Tag before = world.submit(read(0));
@@ -293,7 +293,7 @@ TEST(SsdShares, BelongToTheStreamThatWrote) {
   SsdParameters p = parameters();
   p.ftl.streams = 2;
   p.placement = "id";
-  p.gc_placement = "by_stream";
+  p.ftl.gc_placement = "by_stream";
   p.ranges = {{"low", units(0, 8), 0}};
   World world(p);
   for (int i = 0; i < 12; ++i) {
@@ -317,7 +317,7 @@ SsdParameters two_streams() {
   SsdParameters p = parameters();
   p.ftl.streams = 2;
   p.placement = "range";
-  p.gc_placement = "by_stream";
+  p.ftl.gc_placement = "by_stream";
   return p;
 }
 
@@ -556,7 +556,7 @@ TEST(SsdPowerCut, TakesWhatWasMovedBeforeItWasProgrammed) {
   p.geometry.pages_per_block = 2;
   p.nand.program_page = 1'000'000_ms;  // nothing is ever programmed
   p.write_buffer = 16_MiB;
-  p.ftl.gc_policy = "fifo";
+  p.ftl.victim.policy = "fifo";
   World world(p);
   for (int u = 0; u < 256; ++u) world.takes(write(u));
   // What is trimmed and written again takes a new place; what was trimmed is collected.
@@ -681,13 +681,13 @@ SsdParameters some_parameters(Prng& random) {
   p.write_buffer = p.geometry.page * static_cast<std::int64_t>(4 + random.below(20));
   p.ftl.streams = static_cast<StreamId>(1 + random.below(3));
   p.placement = "id";
-  p.gc_placement = std::array{"mixed", "separate", "by_stream"}[random.below(3)];
-  p.gc_pace = random.below(2) == 0 ? "whole" : "paced";
-  p.ftl.gc_policy = std::array{"greedy", "fifo", "d_choices", "cost_benefit"}[random.below(4)];
+  p.ftl.gc_placement = std::array{"mixed", "separate", "by_stream"}[random.below(3)];
+  p.ftl.gc_pace = random.below(2) == 0 ? "whole" : "paced";
+  p.ftl.victim.policy = std::array{"greedy", "fifo", "d_choices", "cost_benefit"}[random.below(4)];
   p.power_loss_protection = random.below(4) == 0;
   p.slc_cache = random.below(3) == 0 ? 256_KiB : Bytes{0};
   p.background_gc = random.below(2) == 0;
-  p.trim_queued = random.below(2) == 0;
+  p.trim.queued = random.below(2) == 0;
   return p;
 }
 

@@ -17,8 +17,8 @@ constexpr std::int64_t kSliceUnits = 4;
 
 SsdParameters delayed(const char* policy = "delayed") {
   SsdParameters p = parameters();
-  p.trim = policy;
-  p.trim_costs.list = 10_ns;
+  p.trim.policy = policy;
+  p.trim.costs.list = 10_ns;
   return p;
 }
 
@@ -92,9 +92,9 @@ TEST(TrimCost, ACommandWaitsForOneStepAtMost) {
 
 TEST(TrimCost, ALongerStepIsOnePieceOfWork) {
   SsdParameters p = delayed();
-  p.trim_delay.step_slices = 8;
-  p.trim_delay.batch_map_ratio = 0.5;
-  p.trim_costs.list = 0_ns;
+  p.trim.delay.step_slices = 8;
+  p.trim.delay.batch_map_ratio = 0.5;
+  p.trim.costs.list = 0_ns;
   World world(p);
   world.ssd.precondition(1.0, 0.0, 0);
   world.takes(trim(0, 64));
@@ -107,8 +107,8 @@ TEST(TrimCost, ALongerStepIsOnePieceOfWork) {
 
 TEST(TrimCost, AFullTableIsPaidForInTheCommand) {
   SsdParameters p = delayed();
-  p.trim_delay.pending_ranges = 2;
-  p.trim_costs.list = 0_ns;
+  p.trim.delay.pending_ranges = 2;
+  p.trim.costs.list = 0_ns;
   World world(p);
   world.ssd.precondition(1.0, 0.0, 0);
   EXPECT_EQ(world.takes(trim(0, 16)), kHandling);
@@ -212,7 +212,7 @@ TEST(TrimDelayed, ACollectionWaitsForWhatIsPendingAndCopiesNoDeadPages) {
   for (const char* policy : {"none", "immediate", "delayed"}) {
     SsdParameters p = delayed(policy);
     p.geometry.overprovision_ratio = 0.3;
-    p.trim_costs.map = 20_us;  // so that what is pending is not done between two writes
+    p.trim.costs.map = 20_us;  // so that what is pending is not done between two writes
     World world(p);
     world.ssd.precondition(1.0, 2.0, 1);
     press(world, 4000, 7);
@@ -244,7 +244,7 @@ class TrimHabits : public testing::TestWithParam<Habit> {
     SsdParameters p = delayed();
     p.geometry.overprovision_ratio = 0.3;
     const Habit& h = GetParam();
-    p.trim_delay = {h.ranges, h.entries, h.merge, h.step, 0.5};
+    p.trim.delay = {h.ranges, h.entries, h.merge, h.step, 0.5};
     return p;
   }
 };
@@ -296,7 +296,7 @@ void expect_same(World& a, World& b, Prng random) {
 TEST_P(TrimHabits, LeaveTheMapAsImmediateDoes) {
   for (int round = 0; round < 3 * repeats(); ++round) {
     SsdParameters other = of_habit();
-    other.trim = "immediate";
+    other.trim.policy = "immediate";
     World world(of_habit());
     World reference(other);
     Prng random(static_cast<std::uint64_t>(100 + round));
@@ -389,7 +389,7 @@ TEST(TrimDelayed, OfASliceThatIsOneUnitOnlyWholeOnesAreTrimmed) {
 
 TEST(TrimDelayed, APowerCutForgetsWhatIsPending) {
   SsdParameters p = delayed();
-  p.trim_costs.map = 2_ms;  // a single slice is applied before the flush
+  p.trim.costs.map = 2_ms;  // a single slice is applied before the flush
   World world(p);
   world.takes(write(0, 64));
   world.takes(flush());
@@ -434,23 +434,23 @@ TEST(TrimDelayed, DataFromLongAgoIsNotErasedByWhatWasPending) {
 
 TEST(TrimDelayed, RefusesTablesThatItCannotHave) {
   SsdParameters p = delayed();
-  p.trim_delay.step_slices = 3;
+  p.trim.delay.step_slices = 3;
   EXPECT_THROW(World{p}, OperatingError);
   p = delayed();
-  p.trim_delay.pending_ranges = 0;
+  p.trim.delay.pending_ranges = 0;
   EXPECT_THROW(World{p}, OperatingError);
   p = delayed();
-  p.trim_costs.slice = 12_KiB;
+  p.trim.costs.slice = 12_KiB;
   EXPECT_THROW(World{p}, OperatingError);
   p = delayed();
-  p.trim_delay.batch_map_ratio = 1.5;
+  p.trim.delay.batch_map_ratio = 1.5;
   EXPECT_THROW(World{p}, OperatingError);
 }
 
 TEST(TrimDelayed, AStateOfOtherTablesIsRefused) {
   World world(delayed());
   SsdParameters p = delayed();
-  p.trim_delay.pending_ranges = 512;
+  p.trim.delay.pending_ranges = 512;
   World other(p);
   EXPECT_THROW(other.restore(world.saved()), OperatingError);
 }

@@ -185,7 +185,7 @@ def test_a_host_without_a_server_is_refused() -> None:
 
 def test_an_unknown_keyword_is_refused() -> None:
     with pytest.raises(BadParameter, match="TpccSpec"):
-        _core.TpccSpec(connections=1, unheard_of=1)
+        _core.TpccSpec(connections=1, unheard_of=1)  # type: ignore[call-arg]
     with pytest.raises(UnknownName):
         model.run_point(cell("dj"), {"unheard_of": "1"}, bench())
 

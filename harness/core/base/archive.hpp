@@ -95,4 +95,29 @@ class Archive {
   std::span<const std::byte> in_;
 };
 
+// What `archive`, a function of an Archive, saves.
+template <class F>
+std::vector<std::byte> saved_by(const F& archive) {
+  std::vector<std::byte> bytes;
+  Archive saving = Archive::saving(bytes);
+  archive(saving);
+  return bytes;
+}
+
+// Restores all of `saved`. Throws OperatingError where that is of something else; then all is as it
+// was.
+template <class F>
+void restore_all(std::span<const std::byte> saved, const F& archive) {
+  const std::vector<std::byte> before = saved_by(archive);
+  try {
+    Archive restoring = Archive::restoring(saved);
+    archive(restoring);
+    require(restoring.at_end(), "the saved state is of a device with other parameters");
+  } catch (...) {
+    Archive back = Archive::restoring(before);
+    archive(back);
+    throw;
+  }
+}
+
 }  // namespace flashlab

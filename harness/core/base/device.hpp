@@ -63,6 +63,17 @@ struct DeviceCounters {
   Bytes trim_bytes;
 };
 
+template <class V>
+void count(V& v, const DeviceCounters& c) {
+  v("read_ios", c.read_ios);
+  v("write_ios", c.write_ios);
+  v("trim_ios", c.trim_ios);
+  v("flush_ios", c.flush_ios);
+  v("read_bytes", c.read_bytes);
+  v("write_bytes", c.write_bytes);
+  v("trim_bytes", c.trim_bytes);
+}
+
 class DeviceModel {
  public:
   virtual ~DeviceModel() = default;

@@ -41,6 +41,7 @@ using Nanos = Quantity<struct NanosTag>;      // a time, or a length of time
 using Bytes = Quantity<struct BytesTag>;      // a size, or an offset from a device's start
 using Sectors = Quantity<struct SectorsTag>;  // a number of 512-byte sectors
 using BytesPerSecond = Quantity<struct BytesPerSecondTag>;
+using RevolutionsPerMinute = Quantity<struct RevolutionsPerMinuteTag>;
 
 inline constexpr std::int64_t kSectorBytes = 512;
 

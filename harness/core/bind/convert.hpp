@@ -5,9 +5,12 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "base/device.hpp"
 #include "disk/hdd.hpp"
 #include "flash/ssd.hpp"
+#include "host/latency_histogram.hpp"
 
 namespace flashlab::bind {
 
@@ -29,10 +33,12 @@ using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 std::unique_ptr<DeviceModel> make_device(const DeviceParameters& parameters, Host& host);
 nb::dict counters_of(const DeviceModel& device);
 
+// The sectors [begin, end), both in bytes. Throws OperatingError, which begins with `what`, where
+// they are none.
+Extent extent_from(std::int64_t begin, std::int64_t end, const std::string& what);
+
 // Named ranges of a flash drive: name, begin and end in bytes, stream.
 using RangeTuple = std::tuple<std::string, std::int64_t, std::int64_t, std::uint16_t>;
-constexpr const char* kRangesDoc =
-    "(name, begin and end in bytes, stream): counted apart from now on.";
 std::vector<flash::NamedRange> ranges_from(const std::vector<RangeTuple>& ranges);
 nb::list ranges_of(const flash::Ssd& ssd);
 // By range, the rest last: units (host, copied, padded, coalesced).
@@ -48,52 +54,56 @@ nb::object to_numpy(std::vector<T> values) {
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
 }
 
-// Keyword arguments, each taken once: what is missing and what is left over is an error that names
-// it.
-class Arguments {
- public:
-  Arguments(std::string owner, const nb::kwargs& given) : owner_(std::move(owner)) {
-    for (const auto& [key, value] : given) left_[key] = value;
-  }
-
-  template <class T>
-  T take(const char* name) {
-    require(left_.contains(name), owner_ + ": " + name + " is missing");
-    return taken<T>(name);
-  }
-  template <class T>
-  T take_or(const char* name, T otherwise) {
-    return left_.contains(name) ? taken<T>(name) : otherwise;
-  }
-  Bytes bytes(const char* name) { return Bytes{take<std::int64_t>(name)}; }
-  Nanos nanos(const char* name) { return Nanos{take<std::int64_t>(name)}; }
-  BytesPerSecond rate(const char* name) { return BytesPerSecond{take<std::int64_t>(name)}; }
-  void finish() const {
-    for (const auto& [key, value] : left_) {
-      throw OperatingError(ErrorKind::bad_parameter,
-                           owner_ + ": unknown argument " + nb::cast<std::string>(key));
-    }
-  }
-
- private:
-  template <class T>
-  T taken(const char* name) {
-    T value;
-    try {
-      value = nb::cast<T>(left_[name]);
-    } catch (const nb::cast_error&) {
-      throw OperatingError(ErrorKind::bad_parameter,
-                           owner_ + ": " + name + " has the wrong type or is out of range");
-    }
-    nb::del(left_[name]);
+// Values as numbers: units are in the names then.
+template <class T>
+auto plain(T value) {
+  if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
+    return static_cast<std::uint8_t>(value);
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    return static_cast<std::int64_t>(value);
+  } else {
     return value;
   }
+}
+template <class Tag>
+std::int64_t plain(Quantity<Tag> value) {
+  return value.count();
+}
+inline std::int64_t plain(Lba value) { return value.index(); }
 
-  std::string owner_;
-  nb::dict left_;
+// Rows as a dictionary of equally long arrays.
+template <class Row>
+class Columns {
+ public:
+  explicit Columns(const std::vector<Row>& rows) : rows_(rows) {}
+
+  // `value`: a member of the row, or a function of it.
+  template <class Value>
+  Columns& add(const char* name, Value value) {
+    using T = decltype(plain(std::invoke(value, std::declval<const Row&>())));
+    std::vector<T> values;
+    values.reserve(rows_.size());
+    for (const Row& row : rows_) values.push_back(plain(std::invoke(value, row)));
+    columns_[name] = to_numpy(std::move(values));
+    return *this;
+  }
+  [[nodiscard]] nb::dict dict() const { return columns_; }
+
+ private:
+  const std::vector<Row>& rows_;
+  nb::dict columns_;
 };
 
+// What a histogram holds: lower bounds (ns) and counts of the buckets that are not empty.
+struct Buckets {
+  std::vector<std::int64_t> lower;
+  std::vector<std::int64_t> counts;
+};
+Buckets buckets_of(const host::LatencyHistogram& histogram);
+
 void bind_devices(nb::module_& m);
+void bind_policies(nb::module_& m);
+void bind_join(nb::module_& m);
 void bind_dbms(nb::module_& m);
 void bind_hash_join(nb::module_& m);
 void bind_tpcc(nb::module_& m);

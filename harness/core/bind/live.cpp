@@ -7,6 +7,11 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+
+#include "bind/control.hpp"
+#include "bind/convert.hpp"
+#include "bind/describe.hpp"
 #include "io/path_probe.hpp"
 
 using namespace nanobind::literals;
@@ -38,33 +43,12 @@ live::Pace pace_named(const std::string& name) {
 }
 
 nb::dict histogram_of(const host::LatencyHistogram& histogram) {
-  std::vector<std::int64_t> lower;
-  std::vector<std::int64_t> counts;
-  const auto& all = histogram.counts();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i] == 0) continue;
-    lower.push_back(static_cast<std::int64_t>(host::LatencyHistogram::lower_bound(i)));
-    counts.push_back(static_cast<std::int64_t>(all[i]));
-  }
+  Buckets buckets = buckets_of(histogram);
   nb::dict out;
   out["sum_ns"] = histogram.sum_ns();
   out["max_ns"] = histogram.largest_ns();
-  out["lower_ns"] = std::move(lower);
-  out["count"] = std::move(counts);
-  return out;
-}
-
-nb::dict live_counts(const LiveCounters& c) {
-  nb::dict out;
-  for (std::size_t i = 0; i < kOps.size(); ++i) {
-    out[(std::string(kOps[i]) + "_replies").c_str()] = c.replies[i];
-  }
-  out["errors"] = c.errors;
-  out["held"] = c.held;
-  out["store_errors"] = c.store_errors;
-  out["power_cuts"] = c.power_cuts;
-  out["unpaced_replies"] = c.unpaced;
-  out["lost_records"] = c.lost_records;
+  out["lower_ns"] = std::move(buckets.lower);
+  out["count"] = std::move(buckets.counts);
   return out;
 }
 
@@ -90,44 +74,30 @@ nb::dict snapshot(Live& live, Which which) {
     const nb::gil_scoped_release release;
     which == Which::end_record ? live.device.end_record(see) : live.device.look(see);
   }
-  out["live"] = live_counts(counters);
+  out["live"] = counts_of(counters);
   out["lateness"] = histogram_of(counters.lateness);
   out["model_latency"] = histogram_of(counters.model_latency);
   return out;
 }
 
 nb::dict records_of(const std::vector<live::RecordedRequest>& records) {
-  std::vector<std::int64_t> time, lba, sectors;
-  std::vector<std::uint8_t> op;
-  std::vector<std::uint16_t> stream;
-  std::vector<std::uint8_t> fua;
-  for (const live::RecordedRequest& r : records) {
-    time.push_back(r.time.count());
-    lba.push_back(r.lba.index());
-    sectors.push_back(r.sectors.count());
-    op.push_back(static_cast<std::uint8_t>(r.op));
-    stream.push_back(r.stream);
-    fua.push_back(r.fua ? 1 : 0);
-  }
-  nb::dict out;
-  out["time_ns"] = to_numpy(std::move(time));
-  out["op"] = to_numpy(std::move(op));
-  out["lba"] = to_numpy(std::move(lba));
-  out["sectors"] = to_numpy(std::move(sectors));
-  out["stream"] = to_numpy(std::move(stream));
-  out["fua"] = to_numpy(std::move(fua));
-  return out;
-}
-
-// What only a flash drive can do.
-template <class Change>
-void on_flash(Live& live, const Change& change) {
-  const nb::gil_scoped_release release;
-  live.device.look(
-      [&](DeviceModel& model, LiveCounters&, Nanos now) { change(flash_of(model), now); });
+  using Row = live::RecordedRequest;
+  return Columns(records)
+      .add("time_ns", &Row::time)
+      .add("op", &Row::op)
+      .add("lba", &Row::lba)
+      .add("sectors", &Row::sectors)
+      .add("stream", &Row::stream)
+      .add("fua", &Row::fua)
+      .dict();
 }
 
 void bind_control(nb::class_<Live>& live) {
+  bind_flash_control(live, [](Live& d, const auto& change) {
+    const nb::gil_scoped_release release;
+    d.device.look(
+        [&](DeviceModel& model, LiveCounters&, Nanos now) { change(flash_of(model), now); });
+  });
   live.def(
           "set_pace",
           [](Live& d, const std::string& pace, std::int64_t slowdown, std::int64_t constant_ns) {
@@ -153,21 +123,12 @@ void bind_control(nb::class_<Live>& live) {
              const std::vector<std::tuple<std::int64_t, std::int64_t, std::uint16_t>>& ranges) {
             std::vector<live::StreamRange> out;
             for (const auto& [begin, end, stream] : ranges) {
-              require(begin % kSectorBytes == 0 && end % kSectorBytes == 0,
-                      "streams: ranges must begin and end at a multiple of 512 B");
-              out.push_back({{to_lba(Bytes{begin}), to_lba(Bytes{end})}, stream});
+              out.push_back({extent_from(begin, end, "streams: ranges"), stream});
             }
             const nb::gil_scoped_release release;
             d.device.set_streams(std::move(out));
           },
           "ranges"_a, "(begin, end) in bytes and the stream of writes that begin there.")
-      .def(
-          "set_ranges",
-          [](Live& d, const std::vector<RangeTuple>& ranges) {
-            std::vector<flash::NamedRange> named = ranges_from(ranges);
-            on_flash(d, [&](flash::Ssd& ssd, Nanos now) { ssd.set_ranges(std::move(named), now); });
-          },
-          "ranges"_a, kRangesDoc)
       .def(
           "set_honest_flush", [](Live& d, bool honest) { d.device.set_honest_flush(honest); },
           "honest"_a)
@@ -199,37 +160,10 @@ void bind_control(nb::class_<Live>& live) {
             return out;
           },
           "seed"_a, nb::kw_only(), "stay_off"_a)
-      .def("power_on",
-           [](Live& d) {
-             const nb::gil_scoped_release release;
-             d.device.power_on();
-           })
-      .def(
-          "set_trim_policy",
-          [](Live& d, const std::string& name) {
-            on_flash(d, [&](flash::Ssd& ssd, Nanos now) { ssd.set_trim_policy(name, now); });
-          },
-          "name"_a)
-      .def(
-          "slow_die",
-          [](Live& d, std::int64_t die, double factor) {
-            const auto thousandths = static_cast<std::int64_t>(factor * 1000.0 + 0.5);
-            on_flash(d, [&](flash::Ssd& ssd, Nanos now) { ssd.slow_die(die, thousandths, now); });
-          },
-          "die"_a, "factor"_a)
-      .def(
-          "precondition",
-          [](Live& d, double fill_ratio, double overwrites, std::uint64_t seed) {
-            on_flash(
-                d, [&](flash::Ssd& ssd, Nanos) { ssd.precondition(fill_ratio, overwrites, seed); });
-          },
-          nb::kw_only(), "fill_ratio"_a, "overwrites"_a, "seed"_a)
-      .def(
-          "to_steady_state",
-          [](Live& d, std::uint64_t seed) {
-            on_flash(d, [&](flash::Ssd& ssd, Nanos) { ssd.to_steady_state(seed); });
-          },
-          "seed"_a);
+      .def("power_on", [](Live& d) {
+        const nb::gil_scoped_release release;
+        d.device.power_on();
+      });
 }
 
 void bind_state(nb::class_<Live>& live) {
@@ -239,8 +173,7 @@ void bind_state(nb::class_<Live>& live) {
             std::vector<std::byte> bytes;
             {
               const nb::gil_scoped_release release;
-              Archive archive = Archive::saving(bytes);
-              d.device.archive_model(archive, then_record);
+              bytes = d.device.save_model(then_record);
             }
             return nb::bytes(bytes.data(), bytes.size());
           },
@@ -250,13 +183,11 @@ void bind_state(nb::class_<Live>& live) {
       .def(
           "restore",
           [](Live& d, const nb::bytes& saved) {
-            Archive archive =
-                Archive::restoring({static_cast<const std::byte*>(saved.data()), saved.size()});
+            const std::span bytes(static_cast<const std::byte*>(saved.data()), saved.size());
             const nb::gil_scoped_release release;
-            d.device.archive_model(archive, false);
-            require(archive.at_end(), "the saved state is of a device with other parameters");
+            d.device.restore_model(bytes);
           },
-          "saved"_a)
+          "saved"_a, "A state that does not fit leaves the device as it was.")
       .def(
           "take_records",
           [](Live& d) {

@@ -20,20 +20,22 @@
 
 namespace flashlab::dbms {
 
+// What each one is: dbms/describe.hpp.
 struct JoinInput {
   std::int64_t tuples = 0;
-  Bytes heap;                   // as stored, and read once
-  double temp_tuple_bytes = 0;  // in a batch's file
+  Bytes heap;
+  double temp_tuple_bytes = 0;
 };
 
 // Per tuple.
 struct HashJoinCpu {
-  Nanos scan;   // reading it from its table, hashing, writing it to its batch
-  Nanos build;  // from the inner file into the hash table
-  Nanos probe;  // from the outer file: look up, join, give the result away
-  Nanos open;   // closing a file and opening another one: per file, not per tuple
+  Nanos scan;
+  Nanos build;
+  Nanos probe;
+  Nanos open;
 };
 
+// What each one is: dbms/describe.hpp.
 struct HashJoinSpec {
   JoinInput inner;
   JoinInput outer;
@@ -41,10 +43,9 @@ struct HashJoinSpec {
   std::int64_t repetitions = 1;
   HashJoinCpu cpu;
   std::int64_t open_files = 990;
-  BytesPerSecond table_rate;  // of the disk that the tables lie on
-  bool settle = false;        // a repetition ends with all it has freed committed and discarded
-  bool trim_after = false;    // fstrim after each repetition
-  // Of this repetition (-1: none) every `trace_every`-th request is recorded.
+  BytesPerSecond table_rate;
+  bool settle = false;
+  bool trim_after = false;
   std::int64_t traced = -1;
   std::int64_t trace_every = 1;
   std::uint64_t seed = 0;

@@ -6,7 +6,9 @@
 // a place in that space that scatters as the keys do (a part m of n tuples: by sqrt(m) / n).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/prng.hpp"
@@ -18,6 +20,21 @@ enum class Refill : std::uint8_t {
   all,  // when one tape's memory is used up, every tape is read until its memory is full again
   one,  // only that tape is read
 };
+
+struct RefillEntry {
+  std::string_view name;
+  Refill refill;
+};
+inline constexpr std::array kRefills{
+    RefillEntry{"all", Refill::all},
+    RefillEntry{"one", Refill::one},
+};
+constexpr std::string_view name_of(Refill refill) {
+  for (const RefillEntry& entry : kRefills) {
+    if (entry.refill == refill) return entry.name;
+  }
+  return "";
+}
 
 struct MergeMemory {
   std::int64_t per_tape = 0;  // bytes of tape that a tape's share of memory holds

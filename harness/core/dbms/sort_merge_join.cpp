@@ -225,7 +225,7 @@ void check(const SortMergeJoinSpec& spec) {
             "table: tuples, their width and the heap's size must be positive");
     require(t.first_run_tuples >= 1 && t.second_run_tuples >= 1 && t.run_tuples >= 1,
             "table: a run must hold a tuple");
-    require(t.share_unit >= 1, "table: share_unit must be at least 1 byte");
+    require(t.share_unit >= Bytes{1}, "table: share_unit must be at least 1 byte");
     require(t.merge_memory > Bytes{0} && t.write_memory >= Bytes{0},
             "table: merge_memory must be positive, write_memory not negative");
   }

@@ -15,37 +15,38 @@
 
 namespace flashlab::dbms {
 
+// What each one is: dbms/describe.hpp.
 struct SortedTable {
   std::int64_t tuples = 0;
-  Bytes heap;   // as stored, and read once
-  Bytes tuple;  // on tape, one of them
-  // Tuples of the initial runs: the first, the second, all others.
+  Bytes heap;
+  Bytes tuple;
   std::int64_t first_run_tuples = 0;
   std::int64_t second_run_tuples = 0;
   std::int64_t run_tuples = 0;
-  Bytes merge_memory;  // bytes of tape that the memory for reading holds, all tapes together
-  Bytes write_memory;  // taken off that for each tape that is written in the same pass
-  std::int64_t share_unit = 1;  // a tape's share of it is a multiple of so many bytes
+  Bytes merge_memory;
+  Bytes write_memory;
+  Bytes share_unit{1};
 };
 
 // Per tuple.
 struct SortCpu {
-  Nanos scan;     // reading it from its table and forming the tuple to be sorted
-  Nanos compare;  // one comparison
-  Nanos copy;     // to a tape or from one
-  Nanos join;     // after the sorts: the join, its output, the client
+  Nanos scan;
+  Nanos compare;
+  Nanos copy;
+  Nanos join;
 };
 
+// What each one is: dbms/describe.hpp.
 struct SortMergeJoinSpec {
   std::string merge = "polyphase";
   std::int64_t merge_order = 0;
-  bool burst = false;           // runs are formed in memory and written whole, not tuple by tuple
-  Refill refill = Refill::all;  // of the merges before the last
+  bool burst = false;
+  Refill refill = Refill::all;
   bool ahead = false;
   TapeParameters tapes;
-  std::vector<SortedTable> tables;  // in the order in which they are sorted
+  std::vector<SortedTable> tables;
   SortCpu cpu;
-  BytesPerSecond table_rate;  // of the disk that the tables lie on, all clients together
+  BytesPerSecond table_rate;
   std::uint64_t seed = 0;
 };
 

@@ -18,13 +18,11 @@ struct BlockRun {
   bool operator>(const BlockRun& other) const { return begin > other.begin; }
 };
 
+// What each one is: dbms/describe.hpp.
 struct TapeParameters {
-  Bytes block;    // the page cache's
-  Bytes payload;  // of a block
-  bool reserve =
-      false;  // a tape takes its next block when it writes one (15), not when it needs it
-  // Free space is taken in pieces of at least so many blocks, as long as there are any; 1: the
-  // lowest free block, however alone it lies.
+  Bytes block;  // the page cache's
+  Bytes payload;
+  bool reserve = false;
   std::int64_t piece = 1;
 };
 

@@ -17,10 +17,11 @@
 namespace flashlab::dbms {
 
 struct TpccCpu {
-  Nanos transaction;  // parsing, locking, commit
-  Nanos touch;        // finding a row and working on it
+  Nanos transaction;
+  Nanos touch;
 };
 
+// What each one is: dbms/describe.hpp.
 struct TpccSpec {
   tpcc::WorkloadParameters workload;
   innodb::EngineParameters engine;
@@ -29,8 +30,8 @@ struct TpccSpec {
   TpccCpu cpu;
   Nanos warm_up;
   Nanos measured;
-  Nanos sample;  // how often to look
-  Bytes aged;    // the region, from the drive's begin, that was overwritten at random before
+  Nanos sample;
+  Bytes aged;
   Bytes aged_block;
   std::uint64_t seed = 0;
 };

@@ -10,7 +10,8 @@ namespace {
 
 void validate(const GeometryParameters& p) {
   require(p.capacity.count() >= 1'000'000, "capacity: a disk holds at least 1 MB");
-  require(p.rpm >= 1'000 && p.rpm <= 30'000, "rpm: must lie between 1,000 and 30,000");
+  require(p.rpm.count() >= 1'000 && p.rpm.count() <= 30'000,
+          "rpm: must lie between 1,000 and 30,000");
   require(p.heads >= 1 && p.heads <= 64, "heads: must lie between 1 and 64");
   require(p.zones >= 1 && p.zones <= 256, "zones: must lie between 1 and 256");
   require(p.inner_rate.count() >= 1'000'000, "inner_rate: must be at least 1 MB/s");
@@ -21,7 +22,7 @@ void validate(const GeometryParameters& p) {
 }  // namespace
 
 Geometry::Geometry(const GeometryParameters& p)
-    : parameters_(p), revolution_(Nanos{p.rpm > 0 ? 60'000'000'000 / p.rpm : 0}) {
+    : parameters_(p), revolution_(Nanos{p.rpm.count() > 0 ? 60'000'000'000 / p.rpm.count() : 0}) {
   validate(p);
   require(p.head_skew < revolution_ && p.cylinder_skew < revolution_,
           "head_switch and track_to_track_seek: must be shorter than a revolution");

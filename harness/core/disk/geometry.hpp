@@ -16,12 +16,13 @@
 
 namespace flashlab::disk {
 
+// What each one is: disk/describe.hpp.
 struct GeometryParameters {
   Bytes capacity;
-  std::int64_t rpm = 0;
+  RevolutionsPerMinute rpm;
   std::int64_t heads = 0;
   std::int64_t zones = 0;
-  BytesPerSecond outer_rate;  // sustained, that is with the switching between tracks
+  BytesPerSecond outer_rate;
   BytesPerSecond inner_rate;
   Nanos head_skew;      // next head of the same cylinder
   Nanos cylinder_skew;  // first head of the next cylinder

@@ -28,18 +28,19 @@ namespace flashlab::disk {
 
 inline constexpr std::uint32_t kQueueDepthMost = 32;  // of SATA
 
+// What each one is: disk/describe.hpp.
 struct HddParameters {
   GeometryParameters geometry;
   SeekParameters seek;
   BytesPerSecond link_rate;
-  Nanos command_overhead;  // controller time of every command, before it can be served
-  Bytes cache;             // read segments and write cache share it
+  Nanos command_overhead;
+  Bytes cache;
   std::int64_t read_segments = 0;
   bool write_cache = true;
-  Nanos destage_idle;  // quiet time after which dirty data is written back
+  Nanos destage_idle;
   std::uint32_t queue_depth = 1;
-  std::string scheduler = "fcfs";
-  Nanos start_angle;  // phase of the platter at time 0: what repetitions vary
+  SchedulerParameters scheduler;
+  Nanos start_angle;
 };
 
 struct HddCounters {

@@ -12,10 +12,10 @@ namespace flashlab::disk {
 // accelerates, then a straight line (Ruemmler and Wilkes 1994, section "Seeking").
 struct SeekParameters {
   Nanos track_to_track;
-  Nanos average;  // at a third of the full stroke
+  Nanos average;
   Nanos full_stroke;
   Nanos head_switch;
-  Nanos write_settle;  // a write waits until the head is surely on its track
+  Nanos write_settle;
 };
 
 // The head is over `track` since `since`; the angle follows from the clock.

@@ -11,9 +11,9 @@
 
 #include "base/archive.hpp"
 #include "base/check.hpp"
+#include "base/device.hpp"
 #include "base/huge_array.hpp"
 #include "flash/geometry.hpp"
-#include "flash/policy/placement.hpp"
 
 namespace flashlab::flash {
 

@@ -6,28 +6,50 @@
 
 namespace flashlab::flash {
 
+namespace {
+
+struct CopyLogs {
+  std::uint32_t count = 0;
+  bool own_blocks = false;  // some have
+};
+
+CopyLogs copy_logs(CopyLogOf log_of, StreamId streams) {
+  CopyLogs logs;
+  for (StreamId stream = 0; stream < streams; ++stream) {
+    const CopyLog log = log_of(stream);
+    logs.count = std::max(logs.count, log.log + 1U);
+    logs.own_blocks = logs.own_blocks || !log.with_host;
+  }
+  return logs;
+}
+
+}  // namespace
+
 Ftl::Ftl(const Geometry& geometry, const FtlParameters& p, std::vector<Attribution::Range> ranges)
     : geometry_(geometry),
       parameters_(p),
-      victim_policy_(make_victim_policy(p.gc_policy, p.gc_choices)),
+      victim_policy_(make_victim_policy(p.victim)),
+      copy_log_of_(find_gc_placement(p.gc_placement)),
+      pace_(find_gc_pace(p.gc_pace)),
       random_(p.seed),
       map_(geometry),
       blocks_(geometry),
       attribution_(geometry.lpns(), p.streams, std::move(ranges)),
-      gc_streams_(p.gc_placement == GcPlacement::separate ? 1 : p.streams),
+      gc_logs_(copy_logs(copy_log_of_, p.streams).count),
       live_(geometry.groups()),
       host_blocks_(std::size_t{geometry.groups()} * p.streams),
       host_pages_(p.streams),
       host_group_(p.streams, geometry.groups() - 1),
-      gc_blocks_(std::size_t{geometry.groups()} * gc_streams_),
-      gc_pages_(std::size_t{geometry.groups()} * gc_streams_),
+      gc_blocks_(std::size_t{geometry.groups()} * gc_logs_),
+      gc_pages_(std::size_t{geometry.groups()} * gc_logs_),
       collections_(geometry.groups()) {
   require(p.streams >= 1 && p.streams <= 64, "streams: must lie between 1 and 64");
   require(p.reserve_blocks >= 1, "reserve_blocks: collection needs at least 1");
   // With mixed placement a partly filled page of copies keeps its block open behind the host's.
-  const bool gc_opens = p.gc_placement != GcPlacement::mixed || geometry.slots_per_page() > 1;
-  const std::uint32_t open = p.streams + (gc_opens ? gc_streams_ : 0) + p.reserve_blocks +
-                             (p.gc_pace == GcPace::paced ? 1 : 0);
+  const bool gc_opens =
+      copy_logs(copy_log_of_, p.streams).own_blocks || geometry.slots_per_page() > 1;
+  const std::uint32_t open =
+      p.streams + (gc_opens ? gc_logs_ : 0) + p.reserve_blocks + pace_.blocks_ahead;
   // With every other block closed, one of them must have an invalid slot: a group never holds more
   // than that many live units less one page.
   const std::uint32_t per_group = geometry.blocks_per_group();
@@ -84,12 +106,9 @@ std::size_t Ftl::choose_victim(Group group) {
 }
 
 Ftl::OpenBlock& Ftl::gc_block(Group group, StreamId stream) {
-  if (parameters_.gc_placement == GcPlacement::mixed) return host_block(group, stream);
-  return gc_blocks_[std::size_t{group} * gc_streams_ + (gc_streams_ == 1 ? 0 : stream)];
-}
-
-Ftl::OpenPage& Ftl::gc_page(Group group, StreamId stream) {
-  return gc_pages_[std::size_t{group} * gc_streams_ + (gc_streams_ == 1 ? 0 : stream)];
+  const CopyLog log = copy_log_of_(stream);
+  if (log.with_host) return host_block(group, stream);
+  return gc_blocks_[std::size_t{group} * gc_logs_ + log.log];
 }
 
 bool Ftl::is_new() const {

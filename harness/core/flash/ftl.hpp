@@ -30,7 +30,8 @@
 #include "flash/block_table.hpp"
 #include "flash/geometry.hpp"
 #include "flash/page_map.hpp"
-#include "flash/policy/placement.hpp"
+#include "flash/policy/gc_pace.hpp"
+#include "flash/policy/gc_placement.hpp"
 #include "flash/policy/victim.hpp"
 
 namespace flashlab::flash {
@@ -38,12 +39,12 @@ namespace flashlab::flash {
 // Why a page is programmed.
 enum class Work : std::uint8_t { host, gc };
 
+// What each one is: flash/describe.hpp.
 struct FtlParameters {
-  std::string gc_policy = "greedy";
-  std::uint32_t gc_choices = 10;
-  GcPlacement gc_placement = GcPlacement::separate;
-  GcPace gc_pace = GcPace::whole;
-  std::uint32_t reserve_blocks = 1;  // per group
+  VictimParameters victim;
+  std::string gc_placement = "separate";
+  std::string gc_pace = "whole";
+  std::uint32_t reserve_blocks = 1;
   StreamId streams = 1;
   std::uint64_t seed = 0;
 };
@@ -132,7 +133,7 @@ class Ftl {
   template <class Nand>
   void open_host_page(Nand& nand, StreamId stream);
   template <class Nand>
-  void collect_paced(Nand& nand, Group group, const OpenBlock& host);
+  void collect_in_step(Nand& nand, Group group, const OpenBlock& host);
   template <class Nand>
   void collect(Nand& nand, Group group);
   template <class Nand>
@@ -151,7 +152,9 @@ class Ftl {
   [[nodiscard]] Group next_group(StreamId stream);
   [[nodiscard]] std::size_t choose_victim(Group group);
   [[nodiscard]] OpenBlock& gc_block(Group group, StreamId stream);
-  [[nodiscard]] OpenPage& gc_page(Group group, StreamId stream);
+  [[nodiscard]] OpenPage& gc_page(Group group, StreamId stream) {
+    return gc_pages_[std::size_t{group} * gc_logs_ + copy_log_of_(stream).log];
+  }
   [[nodiscard]] OpenBlock& host_block(Group group, StreamId stream) {
     return host_blocks_[std::size_t{group} * parameters_.streams + stream];
   }
@@ -159,19 +162,21 @@ class Ftl {
   const Geometry geometry_;
   FtlParameters parameters_;
   std::unique_ptr<VictimPolicy> victim_policy_;
+  CopyLogOf copy_log_of_;
+  GcPace pace_;
   Prng random_;
   PageMap map_;
   BlockTable blocks_;
   Attribution attribution_;
   FtlCounters counters_;
-  std::uint32_t gc_streams_;             // streams that copies are kept apart by
+  std::uint32_t gc_logs_;                // that copies are kept apart in
   std::uint32_t live_limit_ = 0;         // live units that a group may hold at most
   std::vector<std::uint32_t> live_;      // by group
   std::vector<OpenBlock> host_blocks_;   // by group and stream
   std::vector<OpenPage> host_pages_;     // by stream
   std::vector<Group> host_group_;        // by stream: where its open page is
-  std::vector<OpenBlock> gc_blocks_;     // by group and stream, unless mixed
-  std::vector<OpenPage> gc_pages_;       // by group and stream
+  std::vector<OpenBlock> gc_blocks_;     // by group and log, unless that is with the host's
+  std::vector<OpenPage> gc_pages_;       // by group and log
   std::vector<Collection> collections_;  // by group
   std::vector<Slot> moving_;
 };
@@ -203,7 +208,7 @@ template <class Nand>
 void Ftl::open_host_page(Nand& nand, StreamId stream) {
   const Group group = next_group(stream);
   OpenBlock& block = host_block(group, stream);
-  if (parameters_.gc_pace == GcPace::paced) collect_paced(nand, group, block);
+  if (pace_.blocks_ahead > 0) collect_in_step(nand, group, block);
   // With mixed placement a collection may itself have opened the next block.
   while (block.pages_left == 0) {
     if (blocks_.free_blocks(group) > parameters_.reserve_blocks) {
@@ -215,23 +220,18 @@ void Ftl::open_host_page(Nand& nand, StreamId stream) {
   open_page(block, host_pages_[stream]);
 }
 
-// One block before it must, and then in step with the host: the copies are spread over the pages
-// that the host writes until the block is free, so that no single write waits for a whole block.
+// As much as the pace asks for before the host goes on.
 template <class Nand>
-void Ftl::collect_paced(Nand& nand, Group group, const OpenBlock& host) {
+void Ftl::collect_in_step(Nand& nand, Group group, const OpenBlock& host) {
   const std::uint32_t free = blocks_.free_blocks(group);
-  if (free > parameters_.reserve_blocks + 1) return;
+  if (free > parameters_.reserve_blocks + pace_.blocks_ahead) return;
   if (!collections_[group].active()) choose(nand, group);
   const Collection& collection = collections_[group];
-  const std::uint32_t valid = map_.valid(collection.victim);
-  // The host may write no more meanwhile than the block gains, or it never catches up.
-  const std::uint32_t gains =
-      (collection.end - collection.next - valid) / geometry_.slots_per_page();
   const std::uint32_t spare = free - std::min(free, parameters_.reserve_blocks);
-  const std::uint32_t left = host.pages_left + spare * geometry_.pages_per_block();
-  const std::uint32_t pages = std::max(std::min(gains, left), 1U);
-  const std::uint32_t units = std::max(valid, 1U);
-  copy_some(nand, group, (units + pages - 1) / pages);
+  const PaceView view{map_.valid(collection.victim), collection.end - collection.next,
+                      host.pages_left + spare * geometry_.pages_per_block(),
+                      geometry_.slots_per_page()};
+  copy_some(nand, group, pace_.units(view));
 }
 
 template <class Nand>
@@ -410,11 +410,11 @@ void Ftl::adopt(const Ftl& one, Group group, Rename rename) {
     open.block += first_block;
     host_block(group, stream) = open;
   }
-  for (std::uint32_t stream = 0; stream < gc_streams_; ++stream) {
-    const std::size_t at = std::size_t{group} * gc_streams_ + stream;
-    gc_blocks_[at] = one.gc_blocks_[stream];
+  for (std::uint32_t log = 0; log < gc_logs_; ++log) {
+    const std::size_t at = std::size_t{group} * gc_logs_ + log;
+    gc_blocks_[at] = one.gc_blocks_[log];
     gc_blocks_[at].block += first_block;
-    gc_pages_[at] = one.gc_pages_[stream];
+    gc_pages_[at] = one.gc_pages_[log];
     gc_pages_[at].next += first_slot;
     gc_pages_[at].last = rename(gc_pages_[at].last);
     gc_pages_[at].block += first_block;

@@ -28,13 +28,14 @@ using Block = std::uint32_t;  // slot / slots per block
 using Group = std::uint32_t;
 using Die = std::uint32_t;
 
+// What each one is: flash/describe.hpp.
 struct GeometryParameters {
-  Bytes capacity;                    // what the host sees
-  double overprovision_ratio = 0.0;  // physical over logical size, minus 1; rounded up to blocks
-  Bytes page;                        // of one plane
+  Bytes capacity;
+  double overprovision_ratio = 0.0;
+  Bytes page;
   Bytes map_unit;
   std::int64_t planes = 1;
-  std::int64_t pages_per_block = 0;  // of one plane
+  std::int64_t pages_per_block = 0;
   std::int64_t channels = 0;
   std::int64_t dies_per_channel = 0;
   std::string allocation = "per_die";

@@ -20,13 +20,14 @@
 
 namespace flashlab::flash {
 
+// What each one is: flash/describe.hpp.
 struct NandParameters {
-  Nanos read_page;     // tR: cells to page register
-  Nanos program_page;  // tPROG, all planes of a die at once
+  Nanos read_page;
+  Nanos program_page;
   Nanos erase_block;
-  Nanos slc_program_page;  // of a page in the SLC cache
+  Nanos slc_program_page;
   BytesPerSecond channel_rate;
-  double jitter_ratio = 0.0;  // each operation on the cells takes 1 +- this, uniformly
+  double jitter_ratio = 0.0;
   std::uint64_t seed = 0;
 };
 

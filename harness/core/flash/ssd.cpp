@@ -11,15 +11,8 @@ namespace flashlab::flash {
 
 namespace {
 
-FtlParameters ftl_parameters(const SsdParameters& p) {
-  FtlParameters ftl = p.ftl;
-  ftl.gc_placement = find_gc_placement(p.gc_placement);
-  ftl.gc_pace = find_gc_pace(p.gc_pace);
-  return ftl;
-}
-
-TrimParameters trim_parameters(const SsdParameters& p) {
-  return {p.trim_costs, p.trim_delay, {p.geometry.capacity, p.geometry.map_unit, p.write_buffer}};
+TrimDrive trim_drive(const SsdParameters& p) {
+  return {p.geometry.capacity, p.geometry.map_unit, p.write_buffer};
 }
 
 // Throws OperatingError for ranges that a drive of these parameters cannot have.
@@ -51,7 +44,7 @@ void validate(const SsdParameters& p) {
               p.read_latency >= Nanos{0} && p.write_latency >= Nanos{0},
           "command_time, write_command_time, read_latency and write_latency: must not be negative");
   require(p.slc_cache.count() >= 0, "slc_cache: must not be negative");
-  require(p.trim_max_ranges >= 1, "trim_max_ranges: must be at least 1");
+  require(p.trim.max_ranges >= 1, "trim_max_ranges: must be at least 1");
   require(p.background_idle >= Nanos{0}, "background_idle: must not be negative");
   require(p.queue_depth >= 1, "queue_depth: must be at least 1");
   const Bytes page = p.geometry.page * p.geometry.planes;
@@ -80,9 +73,8 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
     : parameters_((validate(p), p)),
       host_(host),
       placement_(find_placement(p.placement)),
-      by_range_(p.placement == "range"),
-      trim_(make_trim_policy(p.trim, trim_parameters(p))),
-      ftl_(Geometry(p.geometry), ftl_parameters(p), in_pages(p, p.ranges)),
+      trim_(make_trim_policy(p.trim.policy, p.trim, trim_drive(p))),
+      ftl_(Geometry(p.geometry), p.ftl, in_pages(p, p.ranges)),
       nand_(ftl_.geometry(), p.nand),
       link_time_(p.link_rate),
       buffer_units_(static_cast<std::uint32_t>(p.write_buffer / p.geometry.map_unit)),
@@ -99,7 +91,7 @@ void Ssd::submit(Tag tag, const Request& request, Nanos now) {
   while (!unanswered_.empty() && unanswered_.front().done <= now) unanswered_.pop_front();
   // A command that is not queued waits for all others; those behind it wait for the firmware
   // anyway.
-  const bool alone = request.op == Op::trim && !parameters_.trim_queued;
+  const bool alone = request.op == Op::trim && !parameters_.trim.queued;
   const Nanos begin = alone ? std::max(now, last_done_) : now;
   const Nanos handling = command_time(request.op);
   firmware_free_ = std::max(firmware_free_, begin) + handling;
@@ -301,9 +293,9 @@ Nanos Ssd::trim(const Request& request, Nanos begin) {
   const Extent single{request.lba, request.lba + request.sectors};
   const std::span<const Extent> ranges =
       request.ranges.empty() ? std::span(&single, 1) : request.ranges;
-  require(ranges.size() <= parameters_.trim_max_ranges,
+  require(ranges.size() <= parameters_.trim.max_ranges,
           "TRIM: " + std::to_string(ranges.size()) + " ranges in one command; the drive takes " +
-              std::to_string(parameters_.trim_max_ranges));
+              std::to_string(parameters_.trim.max_ranges));
   for (const Extent& range : ranges) {
     FLASHLAB_CHECK(range.begin >= Lba{0} && to_bytes(range.end) <= capacity());
     counters_.device.trim_bytes += to_bytes(range.length());
@@ -383,9 +375,9 @@ bool Ssd::in_ram(Slot slot, Nanos now) {
 // the one that the host named.
 Ssd::Destination Ssd::destination_of(const Request& request) const {
   const StreamId streams = parameters_.ftl.streams;
-  const StreamId placed = placement_(request, ranges_, streams);
+  const StreamId placed = placement_.stream_of(request, ranges_, streams);
   const StreamId named = request.stream < streams ? request.stream : StreamId{0};
-  return {placed, by_range_ ? placed : named};
+  return {placed, placement_.keeps_apart ? placed : named};
 }
 
 Nanos Ssd::over_link(Bytes bytes, Nanos ready) {
@@ -465,7 +457,7 @@ void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed)
 }
 
 void Ssd::to_steady_state(std::uint64_t seed) {
-  reach_steady_state(ftl_, parameters_.geometry, ftl_parameters(parameters_), seed);
+  reach_steady_state(ftl_, parameters_.geometry, parameters_.ftl, seed);
   slc_left_ = Bytes{0};
   conditioned();
 }
@@ -477,7 +469,7 @@ void Ssd::conditioned() {
 }
 
 void Ssd::set_trim_policy(std::string_view name, Nanos now) {
-  set_trim_policy(make_trim_policy(name, trim_parameters(parameters_)), now);
+  set_trim_policy(make_trim_policy(name, parameters_.trim, trim_drive(parameters_)), now);
 }
 
 void Ssd::set_trim_policy(std::unique_ptr<TrimPolicy> policy, Nanos now) {
@@ -503,6 +495,8 @@ void Ssd::slow_die(std::int64_t die, std::int64_t thousandths, Nanos now) {
   const std::int64_t dies = ftl_.geometry().dies();
   require(die >= 0 && die < dies,
           "die " + std::to_string(die) + ": the drive has dies 0 to " + std::to_string(dies - 1));
+  require(thousandths >= 1000 && thousandths <= 1'000'000,
+          "factor: a die can be 1 to 1000 times as slow");
   wake(now);
   nand_.slow(static_cast<Die>(die), thousandths, now);
 }
@@ -558,7 +552,7 @@ void Ssd::archive_trim(Archive& a) {
   const std::string_view name(saved.data(), saved.size());
   if (a.is_restoring() && name != current) {
     require(is_trim_policy(name), "the saved state is of a device with other parameters");
-    trim_ = make_trim_policy(name, trim_parameters(parameters_));
+    trim_ = make_trim_policy(name, parameters_.trim, trim_drive(parameters_));
   }
   trim_->archive(a);
 }

@@ -26,6 +26,7 @@
 #include "flash/ftl.hpp"
 #include "flash/lane.hpp"
 #include "flash/nand.hpp"
+#include "flash/policy/placement.hpp"
 #include "flash/policy/trim.hpp"
 
 namespace flashlab::flash {
@@ -37,31 +38,26 @@ struct NamedRange {
   StreamId stream = 0;  // for placement `range`
 };
 
+// What each one is: flash/describe.hpp.
 struct SsdParameters {
   GeometryParameters geometry;
   NandParameters nand;
-  FtlParameters ftl;
-  std::string gc_placement = "separate";
-  std::string gc_pace = "whole";
-  std::string placement = "none";
-  std::vector<NamedRange> ranges;  // ascending, disjoint
   BytesPerSecond link_rate;
-  Nanos command_time;                       // of the firmware, for every command; one after another
-  std::optional<Nanos> write_command_time;  // for a write, which also needs a place; else the same
-  Nanos read_latency;                       // of every read, on top: occupies nothing
-  Nanos write_latency;  // from the last byte over the link to the acknowledgement
+  Nanos command_time;
+  std::optional<Nanos> write_command_time;
+  Nanos read_latency;
+  Nanos write_latency;
   Bytes write_buffer;
   bool power_loss_protection = false;
-  Bytes slc_cache;  // written first and at SLC speed; emptied when idle
-  std::string trim = "immediate";
-  TrimCosts trim_costs;
-  TrimDelay trim_delay;
-  bool trim_queued = true;  // false: SATA's non-NCQ command, alone in the drive
-  std::uint32_t trim_max_ranges = 1;
+  Bytes slc_cache;
+  FtlParameters ftl;
+  std::string placement = "none";
+  TrimParameters trim;
   bool background_gc = false;
-  Nanos background_idle;                // quiet time after which the drive works for itself
-  std::uint32_t background_target = 4;  // free blocks per group that it then aims at, above reserve
+  Nanos background_idle;
+  std::uint32_t background_target = 4;
   std::uint32_t queue_depth = 1;
+  std::vector<NamedRange> ranges;
 };
 
 struct SsdCounters {
@@ -170,7 +166,6 @@ class Ssd final : public DeviceModel, private TrimTarget {
   SsdParameters parameters_;
   Host& host_;
   Placement placement_;
-  bool by_range_;
   std::vector<RangeStream> ranges_;  // of parameters_, for the policy
   std::unique_ptr<TrimPolicy> trim_;
   Ftl ftl_;

@@ -13,14 +13,15 @@
 
 namespace flashlab::host {
 
+// What each one is: host/describe.hpp.
 struct HostParameters {
   std::int64_t cores = 1;
-  Nanos submit_cpu;    // system call, block layer and driver, per transfer
-  Nanos complete_cpu;  // interrupt and wake-up, per transfer
-  Bytes max_request;   // larger transfers are split
-  std::string io_scheduler = "none";
+  Nanos submit_cpu;
+  Nanos complete_cpu;
+  Bytes max_request;
+  IoSchedulerParameters io_scheduler;
   std::int64_t threads_per_core = 1;
-  double smt_gain = 0.0;  // what a core's second thread adds, as a share of the first
+  double smt_gain = 0.0;
 };
 
 // What a block layer tells the application above it, and asks of the clock.

@@ -25,6 +25,8 @@
 
 namespace flashlab::host {
 
+inline constexpr Bytes kFsBlock{4096};
+
 struct JournalParameters {
   Lba begin;
   std::int64_t blocks = 0;  // of the ring, with its superblock

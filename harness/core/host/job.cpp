@@ -9,18 +9,6 @@ namespace flashlab::host {
 
 namespace {
 
-enum Pattern { kSequential, kRandom, kHotCold, kZipf };
-struct Entry {
-  std::string_view name;
-  Pattern pattern;
-};
-constexpr std::array kPatterns{
-    Entry{"sequential", kSequential},
-    Entry{"random", kRandom},
-    Entry{"hot_cold", kHotCold},
-    Entry{"zipf", kZipf},
-};
-
 bool is_ratio(double x) { return x >= 0.0 && x <= 1.0; }
 
 void validate(const JobParameters& p, Bytes capacity) {
@@ -58,7 +46,7 @@ JobStream::JobStream(const JobParameters& p, Bytes capacity)
           static_cast<std::int64_t>(p.hot_data_ratio * static_cast<double>(blocks_)), 1,
           std::max<std::int64_t>(blocks_ - 1, 1))),
       sectors_(to_sectors(p.block)) {
-  if (pattern_ == kZipf) {
+  if (pattern_ == Pattern::zipf) {
     zipf_zeta_ = zeta(blocks_, p.zipf_theta);
     zipf_eta_ = (1.0 - std::pow(2.0 / static_cast<double>(blocks_), 1.0 - p.zipf_theta)) /
                 (1.0 - zeta(2, p.zipf_theta) / zipf_zeta_);
@@ -95,16 +83,16 @@ std::int64_t JobStream::draw_block() {
     return static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(n)));
   };
   switch (pattern_) {
-    case kSequential: {
+    case Pattern::sequential: {
       const std::int64_t block = position_;
       position_ = position_ + 1 == blocks_ ? 0 : position_ + 1;
       return block;
     }
-    case kHotCold:
+    case Pattern::hot_cold:
       if (blocks_ == 1) return 0;
       if (uniform() < parameters_.hot_access_ratio) return below(hot_blocks_);
       return hot_blocks_ + below(blocks_ - hot_blocks_);
-    case kZipf:
+    case Pattern::zipf:
       return draw_zipf();
     default:
       return below(blocks_);

@@ -4,30 +4,44 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/device.hpp"
 #include "base/prng.hpp"
 
 namespace flashlab::host {
 
+// What each one is: host/describe.hpp.
 struct JobParameters {
-  std::string pattern = "random";  // sequential, random, hot_cold, zipf
+  std::string pattern = "random";
   double read_ratio = 0.0;
-  double trim_ratio = 0.0;  // the rest are writes
+  double trim_ratio = 0.0;
   Bytes block;
-  Extent span;                  // requests stay inside
-  std::uint32_t depth = 1;      // requests outstanding (closed loop)
-  std::uint64_t requests = 0;   // 0: until `duration`
-  Nanos duration;               // 0: until `requests`
-  Nanos interval;               // above 0: open loop, one request every so often, whatever `depth`
-  bool poisson = false;         // ... with exponentially distributed gaps of that mean
-  double hot_data_ratio = 0.1;  // hot_cold: the first part of the span ...
-  double hot_access_ratio = 0.9;  // ... gets this share of the requests
-  double zipf_theta = 0.99;       // zipf: skew, below 1 (Gray et al., SIGMOD 1994)
+  Extent span;
+  std::uint32_t depth = 1;
+  std::uint64_t requests = 0;
+  Nanos duration;
+  Nanos interval;
+  bool poisson = false;
+  double hot_data_ratio = 0.1;
+  double hot_access_ratio = 0.9;
+  double zipf_theta = 0.99;
   StreamId stream = 0;
   bool fua = false;
-  std::uint64_t flush_every = 0;  // a flush after so many requests; 0: never
+  std::uint64_t flush_every = 0;
   std::uint64_t seed = 0;
+};
+
+enum class Pattern : std::uint8_t { sequential, random, hot_cold, zipf };
+struct PatternEntry {
+  std::string_view name;
+  Pattern pattern;
+};
+inline constexpr std::array kPatterns{
+    PatternEntry{"sequential", Pattern::sequential},
+    PatternEntry{"random", Pattern::random},
+    PatternEntry{"hot_cold", Pattern::hot_cold},
+    PatternEntry{"zipf", Pattern::zipf},
 };
 
 // Draws the requests of a job, in order. Depends on the job's seed alone, never on time.
@@ -47,7 +61,7 @@ class JobStream {
   JobParameters parameters_;
   Prng random_;
   Prng times_;
-  int pattern_;
+  Pattern pattern_;
   std::int64_t blocks_;
   std::int64_t hot_blocks_;
   Sectors sectors_;

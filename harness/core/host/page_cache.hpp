@@ -30,17 +30,18 @@
 
 namespace flashlab::host {
 
+// What each one is: host/describe.hpp.
 struct PageCacheParameters {
   Bytes memory;
-  Bytes block;                          // what everything is counted in: what the reader reads
-  Bytes read_ahead;                     // the largest window; one block: none
-  double dirty_background_ratio = 0.1;  // of memory
-  double dirty_ratio = 0.2;             // of memory
-  std::uint32_t queue_limit = 128;      // nr_requests
-  Bytes allocation;                     // of space on the device, at a time
-  Bytes segment;                        // a file is split into files of this size
-  Bytes begin;                          // where the file system begins on the device
-  Nanos copy_cpu;                       // system call and copy, per block
+  Bytes block{8192};
+  Bytes read_ahead{128 * 1024};
+  double dirty_background_ratio = 0.1;
+  double dirty_ratio = 0.2;
+  std::uint32_t queue_limit = 128;
+  Bytes allocation{8 << 20};
+  Bytes segment{1 << 30};
+  Bytes begin;
+  Nanos copy_cpu;
 };
 
 struct PageCacheCounters {

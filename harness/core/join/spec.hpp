@@ -14,20 +14,20 @@ enum class Algorithm : std::uint8_t { grace, hybrid };
 
 // CPU time per record, for clocks that do not see it (io::Channel::compute).
 struct CpuCosts {
-  Nanos partition;  // hash, copy to a write buffer
-  Nanos build;      // hash, insert
-  Nanos probe;      // hash, look up
-  Nanos match;      // per pair found
+  Nanos partition;
+  Nanos build;
+  Nanos probe;
+  Nanos match;
 };
 
+// What each one is: join/describe.hpp.
 struct JoinSpec {
   Algorithm algorithm = Algorithm::grace;
-  Bytes read_buffer;    // a build partition must fit; holds it in the join phase
-  Bytes write_buffer;   // the unit in which partitions are written and read back
-  Bytes input_io;       // the unit in which the inputs are read
-  Bytes memory_budget;  // for all buffers of one user; 0: as much as the plan wants
-  std::uint32_t queue_depth =
-      1;  // transfers in flight per user; 1 is the paper's synchronous engine
+  Bytes read_buffer;
+  Bytes write_buffer;
+  Bytes input_io;
+  Bytes memory_budget;
+  std::uint32_t queue_depth = 1;
   std::uint64_t hash_seed = 0;
   CpuCosts cpu;
   bool trace = false;

@@ -350,6 +350,8 @@ void LiveDevice::thaw(Lock& lock) {
   changed_.notify_all();
 }
 
+Nanos LiveDevice::frozen_now() { return pace_ == Pace::real ? model_now(real_now()) : model_last_; }
+
 void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   require(slowdown >= 1 && slowdown <= 1'000'000, "slowdown: must lie between 1 and 1,000,000");
   require(pace != Pace::virtual_time || !model_->rotational(),
@@ -362,7 +364,7 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   // To the data, a change of pace is a flush: what is written without the model is not undone, and
   // must not be by what was saved before.
   undo_.clear();
-  const Nanos now = pace_ == Pace::real ? model_now(real_now()) : model_last_;
+  const Nanos now = frozen_now();
   for (const Extent& extent : old_data_.extents()) model_->assume_written(extent);
   old_data_.clear();
   clock_ = ModelClock(now, real_now(), slowdown);
@@ -448,39 +450,64 @@ std::vector<LiveDevice::Pending> LiveDevice::take_unanswered() {
   return all;
 }
 
-void LiveDevice::archive_model(Archive& archive, bool then_record) {
-  Lock lock(mutex_);
+// While nothing is in flight; a change that fails stops nobody.
+template <class Change>
+void LiveDevice::while_frozen(Lock& lock, const Change& change) {
   freeze(lock);
-  Nanos now = pace_ == Pace::real ? model_now(real_now()) : model_last_;
-  std::uint64_t order = 0;  // as host::Driver does, so that either can go on with the other's state
-  archive.all(now, order);
-  model_->archive(archive);
-  if (archive.is_restoring()) {
-    model_last_ = now;
-    clock_ = ModelClock(now, real_now(), clock_.slowdown());
+  try {
+    change();
+  } catch (...) {
+    thaw(lock);
+    throw;
   }
-  if (then_record) {
+  thaw(lock);
+}
+
+std::vector<std::byte> LiveDevice::save_model(bool then_record) {
+  std::vector<std::byte> saved;
+  Lock lock(mutex_);
+  while_frozen(lock, [&] {
+    Nanos now = frozen_now();
+    saved = saved_by([&](Archive& archive) { archive_model(archive, now); });
+    if (!then_record) return;
     recording_ = true;
     records_.clear();
     counters_.lost_records = 0;
-  }
-  thaw(lock);
+  });
+  return saved;
+}
+
+void LiveDevice::restore_model(std::span<const std::byte> saved) {
+  Lock lock(mutex_);
+  while_frozen(lock, [&] {
+    Nanos now = frozen_now();
+    restore_all(saved, [&](Archive& archive) { archive_model(archive, now); });
+    model_last_ = now;
+    clock_ = ModelClock(now, real_now(), clock_.slowdown());
+  });
+}
+
+void LiveDevice::archive_model(Archive& archive, Nanos& now) {
+  std::uint64_t order = 0;  // as host::Driver does, so that either can go on with the other's state
+  archive.all(now, order);
+  model_->archive(archive);
 }
 
 void LiveDevice::look(const See& see) {
   const std::lock_guard lock(mutex_);
   const Nanos now = wake_model();
+  notify();  // the model may have answered, whatever comes of the look
   see(*model_, counters_, now);
   notify();
 }
 
 void LiveDevice::end_record(const See& see) {
   Lock lock(mutex_);
-  freeze(lock);
-  recording_ = false;
-  const Nanos now = wake_model();
-  see(*model_, counters_, now);
-  thaw(lock);
+  while_frozen(lock, [&] {
+    recording_ = false;
+    const Nanos now = wake_model();
+    see(*model_, counters_, now);
+  });
 }
 
 // Its counters are those of the moment then.

@@ -87,6 +87,21 @@ struct LiveCounters {
   host::LatencyHistogram model_latency;  // of the same, in the model's time
 };
 
+// But for the histograms.
+template <class V>
+void count(V& v, const LiveCounters& c) {
+  v("read_replies", c.replies[static_cast<std::size_t>(Op::read)]);
+  v("write_replies", c.replies[static_cast<std::size_t>(Op::write)]);
+  v("trim_replies", c.replies[static_cast<std::size_t>(Op::trim)]);
+  v("flush_replies", c.replies[static_cast<std::size_t>(Op::flush)]);
+  v("errors", c.errors);
+  v("held", c.held);
+  v("store_errors", c.store_errors);
+  v("power_cuts", c.power_cuts);
+  v("unpaced_replies", c.unpaced);
+  v("lost_records", c.lost_records);
+}
+
 // What happens after a power cut: the device is back at once, or when power_on() says so.
 enum class After : std::uint8_t { on, off };
 
@@ -129,9 +144,12 @@ class LiveDevice final : private Host {
   // device is off, every request fails.
   PowerCut power_cut(std::uint64_t seed, After after);
   void power_on();
-  // Waits until nothing is in flight, then saves or restores the model.
-  // With `then_record`, every request from that moment on is recorded.
-  void archive_model(Archive& archive, bool then_record);
+  // The model's state, when nothing is in flight. With `then_record`, every request from that
+  // moment on is recorded.
+  [[nodiscard]] std::vector<std::byte> save_model(bool then_record);
+  // When nothing is in flight. Throws OperatingError for a state of another device; then this one
+  // goes on as it was.
+  void restore_model(std::span<const std::byte> saved);
   // Calls `see` with the model and the counters of one moment; it may reset the latter.
   using See = std::function<void(DeviceModel&, LiveCounters&, Nanos now)>;
   void look(const See& see);
@@ -196,11 +214,15 @@ class LiveDevice final : private Host {
   void notify();
   void freeze(Lock& lock);
   void thaw(Lock& lock);
+  template <class Change>
+  void while_frozen(Lock& lock, const Change& change);
+  void archive_model(Archive& archive, Nanos& now);
 
   [[nodiscard]] StreamId stream_of(Lba lba) const;
   [[nodiscard]] Nanos path_cost(const Request& request) const;
   [[nodiscard]] Nanos model_now(Nanos real);
   [[nodiscard]] Nanos wake_model();
+  [[nodiscard]] Nanos frozen_now();
 
   Store store_;
   Bytes visible_;

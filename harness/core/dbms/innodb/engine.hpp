@@ -23,13 +23,14 @@
 
 namespace flashlab::dbms::innodb {
 
+// What each one is: dbms/describe.hpp.
 struct EngineParameters {
   Bytes buffer_pool;
-  std::uint32_t batch_pages = 120;  // that the doublewrite buffer takes at once
+  std::uint32_t batch_pages = 120;
   std::uint32_t lru_scan_depth = 1024;
-  double most_dirty_ratio = 0.75;  // of the pool
-  double flush_age_ratio = 0.75;   // of the redo log: from there on the cleaner flushes
-  double stall_age_ratio = 0.875;  // from there on changes wait
+  double most_dirty_ratio = 0.75;
+  double flush_age_ratio = 0.75;
+  double stall_age_ratio = 0.875;  // of the redo log: from there on changes wait
 };
 
 struct EngineCounters {

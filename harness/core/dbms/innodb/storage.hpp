@@ -25,17 +25,18 @@
 
 namespace flashlab::dbms::innodb {
 
+// What each one is: dbms/describe.hpp.
 struct StorageParameters {
   bool journaled = false;
   bool doublewrite = true;
-  bool doublewrite_elsewhere = false;  // on a drive of its own
+  bool doublewrite_elsewhere = false;
   bool redo_elsewhere = false;
-  bool sync_commits_inode = true;  // fsync: a write has changed its times; else fdatasync
+  bool sync_commits_inode = true;
   Bytes page;
-  Bytes redo;              // size of the log, written round and round
-  Bytes doublewrite_area;  // written round and round
-  Bytes page_cache;        // what the kernel keeps of the database (journaled)
-  Nanos copy_cpu;          // a page from or to the page cache
+  Bytes redo;
+  Bytes doublewrite_area;
+  Bytes page_cache;
+  Nanos copy_cpu;
   BytesPerSecond other_drive_rate;
   Nanos other_drive_latency;
   host::JournalParameters journal;  // its begin is the file system's

@@ -4,6 +4,7 @@
 // on the fly. It knows runs and tapes, neither bytes nor time. One file per plan, found by name.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,11 +34,20 @@ class MergePlan {
   virtual std::optional<Merge> next() = 0;
 };
 
-// Throws OperatingError for a name that is not in the table (polyphase, balanced), or an order
-// below 2 or above 100,000. `order`: runs that are merged at once.
-std::unique_ptr<MergePlan> make_merge_plan(std::string_view name, std::int64_t order);
-
+// `order`: runs that are merged at once.
 std::unique_ptr<MergePlan> make_polyphase(std::int64_t order);
 std::unique_ptr<MergePlan> make_balanced(std::int64_t order);
+
+struct MergePlanEntry {
+  std::string_view name;
+  std::unique_ptr<MergePlan> (*make)(std::int64_t order);
+};
+inline constexpr std::array kMergePlans{
+    MergePlanEntry{"polyphase", make_polyphase},
+    MergePlanEntry{"balanced", make_balanced},
+};
+
+// Throws OperatingError for a name that is not in the table, or an order below 2 or above 100,000.
+std::unique_ptr<MergePlan> make_merge_plan(std::string_view name, std::int64_t order);
 
 }  // namespace flashlab::dbms

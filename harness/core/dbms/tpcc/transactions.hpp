@@ -28,9 +28,9 @@ struct Touch {
 // What the server logs for a row's change, its undo record included.
 struct RedoBytes {
   std::uint16_t update = 0;
-  std::uint16_t insert_line = 0;  // a row of order_line
-  std::uint16_t insert = 0;       // another row
-  std::uint16_t commit = 0;       // of a transaction that has changed something
+  std::uint16_t insert_line = 0;
+  std::uint16_t insert = 0;
+  std::uint16_t commit = 0;
 };
 
 struct WorkloadParameters {

@@ -22,6 +22,8 @@ class Elevator final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_elevator() { return std::make_unique<Elevator>(); }
+std::unique_ptr<Scheduler> make_elevator(const SchedulerParameters& /*parameters*/) {
+  return std::make_unique<Elevator>();
+}
 
 }  // namespace flashlab::disk

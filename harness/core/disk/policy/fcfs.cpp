@@ -12,6 +12,8 @@ class Fcfs final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_fcfs() { return std::make_unique<Fcfs>(); }
+std::unique_ptr<Scheduler> make_fcfs(const SchedulerParameters& /*parameters*/) {
+  return std::make_unique<Fcfs>();
+}
 
 }  // namespace flashlab::disk

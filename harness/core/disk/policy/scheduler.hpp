@@ -1,12 +1,15 @@
 // Which of the queued commands does the drive serve next?
 //
 // A scheduler reads a const view and answers with an index; the drive owns the queue. One file per
-// policy; a policy may keep state of its own (a sweep's direction), which it saves in archive(),
-// never a reference to the view.
+// policy, and for each one here: its declaration, its line in the table, its parameters. A policy
+// may keep state of its own (a sweep's direction), which it saves in archive(), never a reference
+// to the view.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/archive.hpp"
@@ -37,11 +40,30 @@ class Scheduler {
   virtual void archive(Archive& /*a*/) {}
 };
 
-// Throws OperatingError for a name that is not in the table: fcfs, elevator, sptf.
-std::unique_ptr<Scheduler> make_scheduler(std::string_view name);
+struct SchedulerParameters {
+  std::string policy = "fcfs";
+};
 
-std::unique_ptr<Scheduler> make_fcfs();
-std::unique_ptr<Scheduler> make_elevator();
-std::unique_ptr<Scheduler> make_sptf();
+template <class V>
+void describe(V& v, SchedulerParameters& p) {
+  v.required("scheduler", p.policy, "which of the queued commands is served next");
+}
+
+std::unique_ptr<Scheduler> make_fcfs(const SchedulerParameters& parameters);
+std::unique_ptr<Scheduler> make_elevator(const SchedulerParameters& parameters);
+std::unique_ptr<Scheduler> make_sptf(const SchedulerParameters& parameters);
+
+struct SchedulerEntry {
+  std::string_view name;
+  std::unique_ptr<Scheduler> (*make)(const SchedulerParameters& parameters);
+};
+inline constexpr std::array kSchedulers{
+    SchedulerEntry{"fcfs", make_fcfs},
+    SchedulerEntry{"elevator", make_elevator},
+    SchedulerEntry{"sptf", make_sptf},
+};
+
+// Throws OperatingError for a name that is not in the table.
+std::unique_ptr<Scheduler> make_scheduler(const SchedulerParameters& parameters);
 
 }  // namespace flashlab::disk

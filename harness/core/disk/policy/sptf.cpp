@@ -46,6 +46,8 @@ class Sptf final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_sptf() { return std::make_unique<Sptf>(); }
+std::unique_ptr<Scheduler> make_sptf(const SchedulerParameters& /*parameters*/) {
+  return std::make_unique<Sptf>();
+}
 
 }  // namespace flashlab::disk

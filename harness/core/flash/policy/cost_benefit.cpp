@@ -33,7 +33,7 @@ class CostBenefit final : public VictimPolicy {
 
 }  // namespace
 
-std::unique_ptr<VictimPolicy> make_cost_benefit(std::uint32_t /*choices*/) {
+std::unique_ptr<VictimPolicy> make_cost_benefit(const VictimParameters& /*parameters*/) {
   return std::make_unique<CostBenefit>();
 }
 

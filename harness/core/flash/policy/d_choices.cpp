@@ -32,8 +32,8 @@ class DChoices final : public VictimPolicy {
 
 }  // namespace
 
-std::unique_ptr<VictimPolicy> make_d_choices(std::uint32_t choices) {
-  return std::make_unique<DChoices>(choices);
+std::unique_ptr<VictimPolicy> make_d_choices(const VictimParameters& parameters) {
+  return std::make_unique<DChoices>(parameters.choices);
 }
 
 }  // namespace flashlab::flash

@@ -19,7 +19,7 @@ class Fifo final : public VictimPolicy {
 
 }  // namespace
 
-std::unique_ptr<VictimPolicy> make_fifo(std::uint32_t /*choices*/) {
+std::unique_ptr<VictimPolicy> make_fifo(const VictimParameters& /*parameters*/) {
   return std::make_unique<Fifo>();
 }
 

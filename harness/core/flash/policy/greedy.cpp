@@ -21,7 +21,7 @@ class Greedy final : public VictimPolicy {
 
 }  // namespace
 
-std::unique_ptr<VictimPolicy> make_greedy(std::uint32_t /*choices*/) {
+std::unique_ptr<VictimPolicy> make_greedy(const VictimParameters& /*parameters*/) {
   return std::make_unique<Greedy>();
 }
 

@@ -1,7 +1,9 @@
-// Which stream does a write belong to, and where does garbage collection put what it moves?
+// Which stream does a write belong to?
+//
+// One file per policy, and for each one here: its declaration and its line in the table.
 #pragma once
 
-#include <cstdint>
+#include <array>
 #include <span>
 #include <string_view>
 
@@ -18,21 +20,27 @@ struct RangeStream {
 };
 
 // Answers with a stream below `streams`.
-using Placement = StreamId (*)(const Request& request, std::span<const RangeStream> ranges,
-                               StreamId streams);
+using StreamOf = StreamId (*)(const Request& request, std::span<const RangeStream> ranges,
+                              StreamId streams);
 
-// none: one stream for everything. id: the request's stream id, unknown ones count as 0. range: by
-// the request's first address; outside of all ranges 0. Throws OperatingError for other names.
-Placement find_placement(std::string_view name);
+StreamId one_stream(const Request& request, std::span<const RangeStream> ranges, StreamId streams);
+StreamId stream_by_id(const Request& request, std::span<const RangeStream> ranges,
+                      StreamId streams);
+StreamId stream_by_range(const Request& request, std::span<const RangeStream> ranges,
+                         StreamId streams);
 
-// Where a collection's copies go. mixed: into the blocks that the host fills; separate: into blocks
-// of their own; by_stream: into blocks of their own, one for each stream of the victims.
-enum class GcPlacement : std::uint8_t { mixed, separate, by_stream };
-GcPlacement find_gc_placement(std::string_view name);
+struct Placement {
+  std::string_view name;
+  StreamOf stream_of;
+  bool keeps_apart;  // or the drive ignores streams: writes are attributed to the one they name
+};
+inline constexpr std::array kPlacements{
+    Placement{"none", one_stream, false},
+    Placement{"id", stream_by_id, true},
+    Placement{"range", stream_by_range, true},
+};
 
-// When a collection's copies are made. whole: all of a victim's, when a block is needed; paced: in
-// step with the host's writes, from one block before that.
-enum class GcPace : std::uint8_t { whole, paced };
-GcPace find_gc_pace(std::string_view name);
+// Throws OperatingError for a name that is not in the table.
+const Placement& find_placement(std::string_view name);
 
 }  // namespace flashlab::flash

@@ -4,12 +4,15 @@
 // ranges, looking up every slice in the write buffer, and clearing every slice's map entry. A
 // policy says how much of the firmware's time the command takes, and unmaps through the target. One
 // that delays work gets its chance when the drive is idle, and hears of what it must not get in the
-// way of: reads, writes, and garbage collection.
+// way of: reads, writes, and garbage collection. One file per policy, and for each one here: its
+// declaration, its line in the table, its parameters.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/archive.hpp"
@@ -24,30 +27,52 @@ struct TrimCosts {
   Nanos buffer;  // per slice
   Nanos map;     // per slice
   Bytes slice;
-  Nanos list =
-      Nanos{0};  // of `delayed`: a search of what is pending, or of one place in the write list
+  Nanos list = Nanos{0};  // of `delayed`
 };
 
 // The tables and habits of the policy `delayed`; see flash/trim/delayed_trim.h.
 struct TrimDelay {
   std::uint32_t pending_ranges = 1024;
   std::uint32_t list_entries = 2048;
-  bool merge = false;             // ranges that touch or overlap become one
-  std::uint32_t step_slices = 1;  // so many at once, which no command interrupts; a power of two
-  double batch_map_ratio = 1.0;   // of `map`, for each slice of a step but its first
+  bool merge = false;
+  std::uint32_t step_slices = 1;
+  double batch_map_ratio = 1.0;
 };
+
+struct TrimParameters {
+  std::string policy = "immediate";
+  TrimCosts costs;
+  bool queued = true;
+  std::uint32_t max_ranges = 1;
+  TrimDelay delay;
+};
+
+template <class V>
+void describe(V& v, TrimParameters& p) {
+  v.required("trim", p.policy, "what the drive does with data that is no longer needed");
+  v.required("trim_command_time_ns", p.costs.command, "of the firmware, per command");
+  v.required("trim_range_time_ns", p.costs.range, "... per range");
+  v.required("trim_buffer_time_ns", p.costs.buffer, "... per slice, to look it up in the buffer");
+  v.required("trim_map_time_ns", p.costs.map, "... per slice, to clear its map entry");
+  v.required("trim_slice_bytes", p.costs.slice, "what a range is handled in");
+  v.required("trim_queued", p.queued, "false: SATA's non-NCQ command, alone in the drive");
+  v.required("trim_max_ranges", p.max_ranges, "of one command");
+  v.optional("trim_list_time_ns", p.costs.list,
+             "of delayed: a search of what is pending, or of one place in the write list");
+  v.optional("trim_pending_ranges", p.delay.pending_ranges, "of delayed: that the table holds");
+  v.optional("trim_list_entries", p.delay.list_entries, "of delayed: that the write list holds");
+  v.optional("trim_merge", p.delay.merge, "of delayed: ranges that touch or overlap become one");
+  v.optional("trim_step", p.delay.step_slices,
+             "of delayed: slices at once, which no command interrupts; a power of two");
+  v.optional("trim_batch_map_ratio", p.delay.batch_map_ratio,
+             "of delayed: of trim_map_time, for each slice of a step but its first");
+}
 
 // The drive that a policy works for.
 struct TrimDrive {
   Bytes capacity;
   Bytes map_unit;
   Bytes write_buffer;
-};
-
-struct TrimParameters {
-  TrimCosts costs;
-  TrimDelay delay;
-  TrimDrive drive;
 };
 
 // The first three times are by kind of work, and also contain what was done later than its command;
@@ -140,15 +165,28 @@ class TrimPolicy {
   virtual void archive(Archive& /*a*/) {}
 };
 
-// Throws OperatingError for a name that is not in the table (none, immediate, delayed,
-// delayed_unchecked), or parameters that the policy cannot have.
-std::unique_ptr<TrimPolicy> make_trim_policy(std::string_view name,
-                                             const TrimParameters& parameters);
-[[nodiscard]] bool is_trim_policy(std::string_view name);
+std::unique_ptr<TrimPolicy> make_trim_none(const TrimParameters& p, const TrimDrive& drive);
+std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimParameters& p, const TrimDrive& drive);
+std::unique_ptr<TrimPolicy> make_trim_delayed(const TrimParameters& p, const TrimDrive& drive);
+std::unique_ptr<TrimPolicy> make_trim_delayed_unchecked(const TrimParameters& p,
+                                                        const TrimDrive& drive);
 
-std::unique_ptr<TrimPolicy> make_trim_none(const TrimParameters& parameters);
-std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimParameters& parameters);
-std::unique_ptr<TrimPolicy> make_trim_delayed(const TrimParameters& parameters);
-std::unique_ptr<TrimPolicy> make_trim_delayed_unchecked(const TrimParameters& parameters);
+struct TrimEntry {
+  std::string_view name;
+  std::unique_ptr<TrimPolicy> (*make)(const TrimParameters& p, const TrimDrive& drive);
+};
+inline constexpr std::array kTrimPolicies{
+    TrimEntry{"none", make_trim_none},
+    TrimEntry{"immediate", make_trim_immediate},
+    TrimEntry{"delayed", make_trim_delayed},
+    TrimEntry{"delayed_unchecked", make_trim_delayed_unchecked},
+};
+
+// `name` stands for that of the parameters. Throws OperatingError for one that is not in the table,
+// or parameters that the policy cannot have.
+std::unique_ptr<TrimPolicy> make_trim_policy(std::string_view name,
+                                             const TrimParameters& parameters,
+                                             const TrimDrive& drive);
+[[nodiscard]] bool is_trim_policy(std::string_view name);
 
 }  // namespace flashlab::flash

@@ -18,17 +18,18 @@ constexpr Bytes kLargestBlock{4096};
 
 class Delayed final : public TrimPolicy {
  public:
-  Delayed(std::string_view name, const TrimParameters& parameters, bool checks_writes)
+  Delayed(std::string_view name, const TrimParameters& parameters, const TrimDrive& drive,
+          bool checks_writes)
       : name_(name),
         costs_(parameters.costs),
         delay_(parameters.delay),
         checks_writes_(checks_writes),
-        block_(std::min({kLargestBlock, costs_.slice, parameters.drive.map_unit})),
+        block_(std::min({kLargestBlock, costs_.slice, drive.map_unit})),
         slice_blocks_(costs_.slice / block_),
-        buffer_slices_(std::max<std::int64_t>(parameters.drive.write_buffer / costs_.slice, 1)) {
+        buffer_slices_(std::max<std::int64_t>(drive.write_buffer / costs_.slice, 1)) {
     require(delay_.batch_map_ratio >= 0.0 && delay_.batch_map_ratio <= 1.0,
             "trim_batch_map: must lie between 0 and 1");
-    const dtrim_config config = config_for(parameters.drive);
+    const dtrim_config config = config_for(drive);
     const std::uint32_t bytes = dtrim_memory_bytes(&config);
     require(bytes > 0,
             "trim delayed: needs a trim_slice of 1, 2, 4 ... 32 blocks of " +
@@ -305,14 +306,15 @@ class Delayed final : public TrimPolicy {
 
 }  // namespace
 
-std::unique_ptr<TrimPolicy> make_trim_delayed(const TrimParameters& parameters) {
-  return std::make_unique<Delayed>("delayed", parameters, true);
+std::unique_ptr<TrimPolicy> make_trim_delayed(const TrimParameters& p, const TrimDrive& drive) {
+  return std::make_unique<Delayed>("delayed", p, drive, true);
 }
 
 // Without the Check Write List: it erases what was written after a TRIM, as the paper's figure 1
 // warns. To show that, and for nothing else.
-std::unique_ptr<TrimPolicy> make_trim_delayed_unchecked(const TrimParameters& parameters) {
-  return std::make_unique<Delayed>("delayed_unchecked", parameters, false);
+std::unique_ptr<TrimPolicy> make_trim_delayed_unchecked(const TrimParameters& p,
+                                                        const TrimDrive& drive) {
+  return std::make_unique<Delayed>("delayed_unchecked", p, drive, false);
 }
 
 }  // namespace flashlab::flash

@@ -42,8 +42,9 @@ class Immediate final : public TrimPolicy {
 
 }  // namespace
 
-std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimParameters& parameters) {
-  return std::make_unique<Immediate>(parameters.costs);
+std::unique_ptr<TrimPolicy> make_trim_immediate(const TrimParameters& p,
+                                                const TrimDrive& /*drive*/) {
+  return std::make_unique<Immediate>(p.costs);
 }
 
 }  // namespace flashlab::flash

@@ -17,7 +17,8 @@ class None final : public TrimPolicy {
 
 }  // namespace
 
-std::unique_ptr<TrimPolicy> make_trim_none(const TrimParameters& /*parameters*/) {
+std::unique_ptr<TrimPolicy> make_trim_none(const TrimParameters& /*p*/,
+                                           const TrimDrive& /*drive*/) {
   return std::make_unique<None>();
 }
 

@@ -23,11 +23,9 @@
 namespace flashlab::host::ext4 {
 
 struct AllocatorRules {
-  // As of Linux 6.8. Since 6.5: before a long request is cut to whatever there is, one of up to 2^3
-  // times less that has a whole aligned chunk is tried; and small files share pieces when closed,
-  // too.
+  // Since 6.5: before a long request is cut to whatever there is, one of up to 2^3 times less that
+  // has a whole aligned chunk is tried; and small files share pieces when closed, too.
   bool recent = false;
-  // Since 6.17: files share so many stream goals (the lower of CPUs and a quarter of the groups).
   std::uint32_t stream_goals = 1;
   // Where the search for small files and for extent trees begins: the second group of the flexible
   // group that has their directory. -1: of the one in the middle; the kernel spreads directories.

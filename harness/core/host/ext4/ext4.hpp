@@ -34,13 +34,14 @@ namespace flashlab::host::ext4 {
 
 inline constexpr Bytes kBlock{4096};
 
+// What each one is: host/describe.hpp.
 struct Parameters {
-  Bytes cache_block;                 // the page cache's: a multiple of kBlock
-  std::string discard = "none";      // none, synchronous, asynchronous
-  Nanos commit{5'000'000'000};       // the mount option
-  Bytes preallocation;               // of each new file; 0: none
-  Bytes journal{128 * 1024 * 1024};  // in the middle of the device
-  Bytes occupied;                    // other files, from the beginning on, which stay
+  Bytes cache_block{8192};
+  std::string discard = "none";
+  Nanos commit{5'000'000'000};
+  Bytes preallocation;
+  Bytes journal{128 * 1024 * 1024};
+  Bytes occupied;
   AllocatorRules rules;
 };
 

@@ -127,6 +127,8 @@ class Cfq final : public IoScheduler {
 
 }  // namespace
 
-std::unique_ptr<IoScheduler> make_cfq(bool rotational) { return std::make_unique<Cfq>(rotational); }
+std::unique_ptr<IoScheduler> make_cfq(const IoSchedulerParameters& /*p*/, bool rotational) {
+  return std::make_unique<Cfq>(rotational);
+}
 
 }  // namespace flashlab::host

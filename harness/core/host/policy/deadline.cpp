@@ -130,7 +130,8 @@ class Deadline final : public IoScheduler {
 
 }  // namespace
 
-std::unique_ptr<IoScheduler> make_deadline(bool /*rotational*/) {
+std::unique_ptr<IoScheduler> make_deadline(const IoSchedulerParameters& /*p*/,
+                                           bool /*rotational*/) {
   return std::make_unique<Deadline>();
 }
 

@@ -4,23 +4,10 @@
 
 namespace flashlab::host {
 
-namespace {
-
-struct Entry {
-  std::string_view name;
-  std::unique_ptr<IoScheduler> (*make)(bool rotational);
-};
-
-constexpr std::array kTable{
-    Entry{"none", make_none},
-    Entry{"cfq", make_cfq},
-    Entry{"deadline", make_deadline},
-};
-
-}  // namespace
-
-std::unique_ptr<IoScheduler> make_io_scheduler(std::string_view name, bool rotational) {
-  return find_policy(kTable, "I/O scheduler", name).make(rotational);
+std::unique_ptr<IoScheduler> make_io_scheduler(const IoSchedulerParameters& parameters,
+                                               bool rotational) {
+  return find_policy(kIoSchedulers, "I/O scheduler", parameters.policy)
+      .make(parameters, rotational);
 }
 
 }  // namespace flashlab::host

@@ -2,12 +2,15 @@
 // better to wait for one that has not come yet?
 //
 // The block layer owns the requests in flight and the device's queue limit; a scheduler owns the
-// waiting ones. One file per policy.
+// waiting ones. One file per policy, and for each one here: its declaration, its line in the table,
+// its parameters.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/device.hpp"
@@ -34,11 +37,31 @@ class IoScheduler {
   virtual void completed(std::uint32_t user, Nanos now) = 0;
 };
 
-// Throws OperatingError for a name that is not in the table: none, cfq, deadline.
-std::unique_ptr<IoScheduler> make_io_scheduler(std::string_view name, bool rotational);
+struct IoSchedulerParameters {
+  std::string policy = "none";
+};
 
-std::unique_ptr<IoScheduler> make_none(bool rotational);
-std::unique_ptr<IoScheduler> make_cfq(bool rotational);
-std::unique_ptr<IoScheduler> make_deadline(bool rotational);
+template <class V>
+void describe(V& v, IoSchedulerParameters& p) {
+  v.required("io_scheduler", p.policy, "which of the waiting requests goes to the device next");
+}
+
+std::unique_ptr<IoScheduler> make_none(const IoSchedulerParameters& p, bool rotational);
+std::unique_ptr<IoScheduler> make_cfq(const IoSchedulerParameters& p, bool rotational);
+std::unique_ptr<IoScheduler> make_deadline(const IoSchedulerParameters& p, bool rotational);
+
+struct IoSchedulerEntry {
+  std::string_view name;
+  std::unique_ptr<IoScheduler> (*make)(const IoSchedulerParameters& p, bool rotational);
+};
+inline constexpr std::array kIoSchedulers{
+    IoSchedulerEntry{"none", make_none},
+    IoSchedulerEntry{"cfq", make_cfq},
+    IoSchedulerEntry{"deadline", make_deadline},
+};
+
+// Throws OperatingError for a name that is not in the table.
+std::unique_ptr<IoScheduler> make_io_scheduler(const IoSchedulerParameters& parameters,
+                                               bool rotational);
 
 }  // namespace flashlab::host

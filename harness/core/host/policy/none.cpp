@@ -26,6 +26,8 @@ class None final : public IoScheduler {
 
 }  // namespace
 
-std::unique_ptr<IoScheduler> make_none(bool /*rotational*/) { return std::make_unique<None>(); }
+std::unique_ptr<IoScheduler> make_none(const IoSchedulerParameters& /*p*/, bool /*rotational*/) {
+  return std::make_unique<None>();
+}
 
 }  // namespace flashlab::host
