@@ -30,6 +30,7 @@ class NoModel:
     tier = "simulated"
     devices = ("ssd",)
     cancel = Cancel()
+    models = None
 
     @contextmanager
     def open_device(self, *_: Any, **__: Any) -> Iterator[None]:
