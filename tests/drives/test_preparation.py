@@ -397,7 +397,7 @@ def test_a_password_is_taken_off_if_the_erase_fails(target: Permitted, tmp_path:
 CHILD = """
 import sys
 from pathlib import Path
-from harness.devices import preparation
+from harness.drives import preparation
 from harness.drives.targets import Step
 class Target:
     path = Path("/dev/null")
