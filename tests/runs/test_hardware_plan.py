@@ -31,6 +31,7 @@ class NoModel:
     devices = ("ssd",)
     models = None
     cancel = Cancel()
+    models = None
 
     @contextmanager
     def open_device(self, *_: Any, **__: Any) -> Iterator[None]:

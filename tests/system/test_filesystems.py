@@ -48,6 +48,21 @@ def test_a_file_system_has_a_least_size(tmp_path: Path) -> None:
         filesystems.make(file)
 
 
+@pytest.mark.parametrize("size_mib", [0.5, 3, 50_000_000])
+def test_a_journal_that_mke2fs_does_not_make_is_refused_before_anything_is_made(
+    size_mib: float,
+) -> None:
+    with pytest.raises(BadParameter, match="must be whole MiB"):
+        Ext4Spec(journal_bytes=int(size_mib * (1 << 20)))
+    with pytest.raises(UnknownName, match="ordered"):
+        Ext4Spec(journal_mode="data")
+
+
+def test_what_has_no_size_of_its_own_takes_the_device_s() -> None:
+    assert Ext4Spec().sized(5 << 20).size_bytes == 5 << 20
+    assert Ext4Spec(size_bytes=1 << 20).sized(5 << 20).size_bytes == 1 << 20
+
+
 # --- the journal
 
 JBD2_MAGIC = bytes.fromhex("c03b3998")

@@ -166,11 +166,6 @@ class Cell(base.Cell):
     kind: str
     policy: str
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """What the label has besides."""
-        return ()
-
 
 @dataclass(frozen=True, kw_only=True)
 class Table1Cell(Cell):
@@ -181,12 +176,6 @@ class Table1Cell(Cell):
     unit_bytes: int
     trimmed_bytes: int
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The unit, and whether it is without TRIM."""
-        without = () if self.trimmed_bytes else ("without TRIM",)
-        return (format_bytes(self.unit_bytes), *without)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SharesCell(Cell):
@@ -195,11 +184,6 @@ class SharesCell(Cell):
     kind: str = "shares"
     ranges: int
     unit_bytes: int
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The command."""
-        return (format_bytes(self.unit_bytes), f"ranges {self.ranges}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +194,6 @@ class UnitsCell(Cell):
     file_bytes: int
     unit_bytes: int
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The unit."""
-        return (format_bytes(self.unit_bytes),)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioCell(Cell):
@@ -222,11 +201,6 @@ class ScenarioCell(Cell):
 
     kind: str = "scenario"
     scenario: str
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """Which one."""
-        return (self.scenario,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,11 +218,6 @@ class TailsCell(Cell):
     writes_per_s: float
     write_bytes: int
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The unit."""
-        return (format_bytes(self.unit_bytes),)
-
 
 @dataclass(frozen=True, kw_only=True)
 class WriteListCell(Cell):
@@ -261,12 +230,6 @@ class WriteListCell(Cell):
     pending_ranges: int
     list_entries: int
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The unit and the tables."""
-        tables = f"pending_ranges {self.pending_ranges} list_entries {self.list_entries}"
-        return (format_bytes(self.unit_bytes), tables)
-
 
 @dataclass(frozen=True, kw_only=True)
 class IdleCell(Cell):
@@ -277,11 +240,6 @@ class IdleCell(Cell):
     unit_bytes: int
     rounds: int
     pause_ratio: float
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The unit and the pause."""
-        return (format_bytes(self.unit_bytes), f"pause_ratio {self.pause_ratio}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,12 +254,6 @@ class IdlePhaseCell(Cell):
     pattern: str
     step: int
     merged: bool
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The unit and the habit."""
-        habit = "merged" if self.merged else "as they came"
-        return (format_bytes(self.unit_bytes), self.pattern, f"step {self.step}", habit)
 
 
 KINDS: Final = {
@@ -452,6 +404,16 @@ def _phase(p: Parameters, device: str) -> Iterator[Cell]:
         yield replace(plain, policy="delayed", step=step, merged=True)
 
 
-def _label(v: Cell) -> str:
-    """`said` comes after the policy."""
-    return " ".join((v.device, v.kind, v.policy, *v.said))
+def _label(cell: Cell) -> str:
+    v = cell.values
+    said = [str(v[name]) for name in ("device", "kind", "policy", "scenario") if name in v]
+    said += [format_bytes(float(v["unit_bytes"]))] if "unit_bytes" in v else []
+    said += ["without TRIM"] if v.get("trimmed_bytes") == 0 else []
+    said += [
+        f"{name} {v[name]}"
+        for name in ("ranges", "pending_ranges", "list_entries", "pause_ratio")
+        if name in v
+    ]
+    if isinstance(cell, IdlePhaseCell):
+        said += [cell.pattern, f"step {cell.step}", "merged" if cell.merged else "as they came"]
+    return " ".join(said)

@@ -76,11 +76,6 @@ class Cell(base.Cell):
     repetition: int
     kind: str
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """What the label has besides."""
-        return ()
-
 
 @dataclass(frozen=True, kw_only=True)
 class UniformCell(Cell):
@@ -89,11 +84,6 @@ class UniformCell(Cell):
     policy: str
     gc_choices: int
     spare_factor: float
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """Policy and spare factor."""
-        return (self.policy, f"{self.spare_factor}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +96,6 @@ class HotColdCell(Cell):
     hot_data_ratio: float
     hot_access_ratio: float
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """Layout and spare factor."""
-        return (self.layout, f"{self.spare_factor}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoadCell(Cell):
@@ -120,11 +105,6 @@ class LoadCell(Cell):
     mix: str
     read_ratio: float
     load_ratio: float
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The mix and the load."""
-        return (self.mix, f"{self.load_ratio}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +116,6 @@ class TrimCell(Cell):
     trim_bytes: int
     trims_per_s: float
     queue_depth: int
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The TRIMs and the depth."""
-        size = format_bytes(self.trim_bytes)
-        return (self.trim_command, size, f"depth {self.queue_depth}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +132,6 @@ class QueueCell(Cell):
     kind: str = "disk_queue"
     scheduler: str
     queue_depth: int
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """The order and the depth."""
-        return (self.scheduler, f"depth {self.queue_depth}")
 
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
@@ -247,5 +216,10 @@ def _thinned(p: Parameters, values: Sequence[_T]) -> list[_T]:
     return [value for i, value in enumerate(values) if i in kept]
 
 
-def _label(v: Cell) -> str:
-    return " ".join((v.device, v.kind, *v.said))
+def _label(cell: Cell) -> str:
+    v = cell.values
+    named = ("policy", "layout", "mix", "trim_command", "scheduler", "spare_factor", "load_ratio")
+    said = [str(v[name]) for name in named if name in v]
+    said += [format_bytes(cell.trim_bytes)] if isinstance(cell, TrimCell) else []
+    said += [f"depth {v['queue_depth']}"] if "queue_depth" in v else []
+    return " ".join((cell.device, cell.kind, *said))

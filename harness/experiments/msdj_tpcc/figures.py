@@ -137,9 +137,9 @@ def _bars(axes: Axes, values: dict[str, float], text: str) -> None:
     """A bar per mode with its number in the middle, where no cross is in its way."""
     places = np.arange(len(values))
     colours = [_STYLES[mode][0] for mode in values]
-    bars = axes.bar(places, list(values.values()), width=0.65, color=colours)
+    bar_row = axes.bar(places, list(values.values()), width=0.65, color=colours)
     texts = [format(value, text) for value in values.values()]
-    axes.bar_label(bars, texts, label_type="center", fontsize="small", color="white")
+    axes.bar_label(bar_row, texts, label_type="center", fontsize="small", color="white")
     axes.set_xticks(places, [_short(mode) for mode in values], fontsize="small")
     axes.grid(visible=False, axis="x")
     axes.margins(y=0.18)
@@ -194,10 +194,10 @@ def _densities(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> None:
     shown = {"journal": "#d55e00", "rest": "#009e73"}
     for offset, (place, colour) in zip((-0.2, 0.2), shown.items(), strict=True):
         values = [own[own.journal_bytes == j][f"{place}_requests_per_lba"].mean() for j in journals]
-        bars = axes.bar(
+        bar_row = axes.bar(
             np.arange(len(journals)) + offset, values, width=0.38, color=colour, label=place
         )
-        axes.bar_label(bars, [f"{v:.3g}" for v in values], fontsize="small", padding=2)
+        axes.bar_label(bar_row, [f"{v:.3g}" for v in values], fontsize="small", padding=2)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(plots.PLAIN)
     axes.margins(y=0.25)
@@ -219,9 +219,9 @@ def _density_ratios(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> N
         values = [float(ratio(row)) for ratio in kinds.values()]
         places = np.arange(len(kinds)) + (index - (len(journals) - 1) / 2) * width
         colour = _JOURNAL_COLOURS[index % len(_JOURNAL_COLOURS)]
-        bars = axes.bar(places, values, width=width * 0.95, color=colour, label=_title(size))
+        bar_row = axes.bar(places, values, width=width * 0.95, color=colour, label=_title(size))
         axes.bar_label(
-            bars,
+            bar_row,
             [f"{v:,.3g}" if v < 1000 else f"{v:,.0f}" for v in values],
             fontsize="x-small",
             padding=2,
@@ -362,9 +362,9 @@ def _stack(axes: Axes, rows: Sequence[pd.Series], divisors: Sequence[float]) -> 
     totals = [sum(row[name] for name in _PLACES) / d for row, d in zip(rows, divisors, strict=True)]
     for name, (label, colour) in _PLACES.items():
         values = np.array([row[name] / d for row, d in zip(rows, divisors, strict=True)])
-        bars = axes.bar(range(len(rows)), values, bottom=bottom, color=colour, label=label)
+        bar_row = axes.bar(range(len(rows)), values, bottom=bottom, color=colour, label=label)
         texts = [f"{v:.3g}" if v > _LEAST_SHARE * max(totals) else "" for v in values]
-        axes.bar_label(bars, texts, label_type="center", fontsize="x-small", color="white")
+        axes.bar_label(bar_row, texts, label_type="center", fontsize="x-small", color="white")
         bottom = bottom + values
 
 
@@ -497,10 +497,10 @@ def _variant_bars(
         own = [(place, v) for place, v in enumerate(variants) if (mode, v) in means.index]
         places = [place + (index - (len(modes) - 1) / 2) * height for place, _ in own]
         values = [float(means[mode, v]) for _, v in own]
-        bars = axes.barh(
+        bar_row = axes.barh(
             places, values, height=height * 0.92, color=_STYLES[mode][0], label=_name(mode)
         )
-        axes.bar_label(bars, [format(v, text) for v in values], fontsize="x-small", padding=2)
+        axes.bar_label(bar_row, [format(v, text) for v in values], fontsize="x-small", padding=2)
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.15, y=0.02)
     axes.tick_params(axis="x", labelsize="small")

@@ -447,10 +447,10 @@ def _bars_panel(axes: Axes, bars: pd.DataFrame) -> None:
     for cell in _present(bars):
         rows = bars[bars.cell == cell]
         places = [labels.index(x) + (order[cell] - 1.5) * 0.2 for x in rows.label]
-        bars = axes.barh(
+        bar_row = axes.barh(
             places, rows.ratio, height=0.18, color=_STYLES[cell][0], label=_NAMES[cell]
         )
-        axes.bar_label(bars, [f"{r:.2f}" for r in rows.ratio], fontsize=7, padding=2)
+        axes.bar_label(bar_row, [f"{r:.2f}" for r in rows.ratio], fontsize=7, padding=2)
     axes.axvline(1.0, color="0.3", linewidth=1)
     axes.set_yticks(range(len(labels)), labels, fontsize="small")
     axes.invert_yaxis()
