@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _KINDS: Final = (".cpp", ".hpp", ".c", ".h")
-_INCLUDE: Final = re.compile(r'^#include "([^"/]+)/', re.MULTILINE)
+_INCLUDE: Final = re.compile(r'^#include "([^"/]+)/([^"]+)"', re.MULTILINE)
 _BOUND: Final = re.compile(r'(?:\(\s*m\s*,|\bm\.(?:def|attr)\()\s*"(\w+)"')
 _LIBRARY: Final = "preload"
 """What is loaded into database servers; it lies beside the module and has no bound name."""
@@ -29,16 +29,29 @@ def describe(core: Path) -> dict[str, Any]:
     parts = {folder.name: _part(folder) for folder in folders if _sources(folder)}
     names: dict[str, list[str]] = {"__file__": [_LIBRARY]}
     for path in _sources(core / "bind"):
-        text = path.read_text(encoding="utf-8")
-        uses = sorted(set(_INCLUDE.findall(text)) & parts.keys())
-        names |= dict.fromkeys(_BOUND.findall(text), uses)
+        uses = sorted(_uses(path, core) & parts.keys())
+        names |= dict.fromkeys(_BOUND.findall(path.read_text(encoding="utf-8")), uses)
     always = _digest([core / "CMakeLists.txt", *_sources(core / "bind")], core)
     return {"parts": parts, "names": names, "always": always}
 
 
+def _uses(path: Path, core: Path) -> set[str]:
+    """Folders that a binding includes, through the headers of other bindings, too."""
+    found: set[str] = set()
+    waiting, seen = [path], {path}
+    while waiting:
+        for folder, file in _INCLUDE.findall(waiting.pop().read_text(encoding="utf-8")):
+            found.add(folder)
+            header = core / folder / file
+            if folder == "bind" and header not in seen:
+                seen.add(header)
+                waiting.append(header)
+    return found
+
+
 def _part(folder: Path) -> dict[str, Any]:
     files = _sources(folder)
-    included = {name for path in files for name in _INCLUDE.findall(path.read_text("utf-8"))}
+    included = {part for path in files for part, _ in _INCLUDE.findall(path.read_text("utf-8"))}
     return {"digest": _digest(files, folder), "includes": sorted(included - {folder.name})}
 
 

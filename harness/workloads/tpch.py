@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.errors import DataCorrupted, DataFolderError, DiskFull, MissingTool, UnknownName
+from harness.system.files import write_atomically
 
 RECORD_BYTES: Final = 128
 """Width of a record on the device."""
@@ -109,9 +109,7 @@ def _expected_join(kept: Path, scale: str, raw: Path) -> tuple[int, int]:
             return int(known["matches"]), int(known["checksum"])
     matches, checksum = join_by_duckdb(inputs.orders, inputs.lineitem)
     text = json.dumps({"digest": inputs.digest, "matches": matches, "checksum": checksum})
-    part = kept.with_suffix(f".{os.getpid()}")
-    part.write_text(text + "\n")
-    part.rename(kept)
+    write_atomically(kept, f"{text}\n".encode())
     return matches, checksum
 
 

@@ -31,7 +31,6 @@ class NoModel:
     devices = ("ssd",)
     models = None
     cancel = Cancel()
-    models = None
 
     @contextmanager
     def open_device(self, *_: Any, **__: Any) -> Iterator[None]:

@@ -18,7 +18,7 @@ from harness.experiments.grace_hash_join import figures, grid, run
 from harness.experiments.grace_hash_join.agreement import AGREEMENT
 from harness.experiments.grace_hash_join.benchmarks import BENCHMARKS
 from harness.tiers.base import Bench
-from harness.workloads.tpch import join_inputs
+from harness.workloads.tpch import expected_join, join_inputs
 
 
 class GraceHashJoin(Study):
@@ -49,8 +49,10 @@ class GraceHashJoin(Study):
         return run.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
-        """Digest of the TPC-H records."""
-        return join_inputs(raw, parameters.scale).digest
+        """Digest of the TPC-H records. Joins them, too, once and before any point needs it."""
+        inputs = join_inputs(raw, parameters.scale)
+        expected_join(raw, inputs)
+        return inputs.digest
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """The paper's three figures, where the time goes, and what the variants change."""
