@@ -18,6 +18,11 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export DVC_NO_ANALYTICS := 1
 export MPLBACKEND := agg
+# The tests start Python hundreds of times: modules are compiled once, and not among the sources.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+unexport PYTHONDONTWRITEBYTECODE
+# On all processors, the longest first; tests of one group in turn.
+TOGETHER := $(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder
 ONLY ?=
 SCALE ?= paper
 DIR ?=
@@ -50,16 +55,16 @@ emulated: system env ## as root: the papers on live block devices, beside their 
 	@$(BIN)/harness report
 
 test: system env ## all tests but the slow ones
-	@$(BIN)/pytest -m "not slow and not real" -q -n auto
-	@$(BIN)/pytest -m "not slow and real" -q
+	@$(TOGETHER) -m "not slow and not clock"
+	@$(BIN)/pytest -q -m "not slow and clock"
 
 test-slow: system env guest ## the slow tests, too
-	@$(BIN)/pytest -m "not slow and not real" -q -n auto
-	@$(BIN)/pytest -m "slow or real" -q
+	@$(TOGETHER) -m "not slow and not clock"
+	@$(BIN)/pytest -q -m "slow or clock"
 
 check: env ## lint, types, fast tests
 	@tools/lint
-	@$(BIN)/pytest -q -m "not slow and not real" --maxfail 5 -n auto
+	@$(TOGETHER) -m "not slow and not builds and not servers and not clock" --maxfail 5
 
 format: env ## puts Python and C++ into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only -q .

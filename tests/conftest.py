@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from leaks import PREFIX
 from numpy.typing import NDArray
 
 from harness import _core
@@ -40,12 +42,41 @@ settings.register_profile("long", settings.get_profile("fast"), max_examples=200
 settings.load_profile("fast")
 
 
+cleaning_alone = pytest.mark.xdist_group("cleaning")
+"""Calls `harness clean`, or leaves it something to do: two of these would clean for each other."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that are marked for root skip without it."""
+    """Tests that are marked for root skip without it.
+
+    With pytest-xdist, tests that share what a module makes once stay together (--dist loadgroup),
+    and what takes longest begins first.
+    """
     missing = None if os.geteuid() == 0 and sys.platform == "linux" else "needs root on Linux"
     for item in items:
         if missing and item.get_closest_marker("root"):
             item.add_marker(pytest.mark.skip(reason=missing))
+        if not item.get_closest_marker("xdist_group") and _shares_a_module_s(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: not _takes_long(item))
+
+
+def _shares_a_module_s(item: pytest.Item) -> bool:
+    """Whether it uses a fixture that is made once in a module."""
+    info = getattr(item, "_fixtureinfo", None)  # of functions; there is no other way to ask
+    known = info.name2fixturedefs.values() if info else ()
+    return any(each.scope == "module" for definitions in known for each in definitions)
+
+
+def _takes_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("builds", "servers"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Of `-n auto`: servers and devices mostly wait, so a processor has time for two workers."""
+    processors = len(os.sched_getaffinity(0))
+    return min(2 * processors, max(processors, 8))
 
 
 def on_time(measure: Callable[[int], Found], *slowdowns: int) -> tuple[int, Found]:
@@ -60,6 +91,14 @@ def on_time(measure: Callable[[int], Found], *slowdowns: int) -> tuple[int, Foun
         except InvalidRun as error:
             said = str(error)
     pytest.skip(f"this machine is too busy: {said}")
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that a server's user may enter, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix=f"flashlab-test-{PREFIX}", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
 
 
 def need(program: str) -> str:
@@ -77,16 +116,21 @@ def project() -> Project:
 
 
 @pytest.fixture(scope="session")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of inputs, made once per test run."""
-    return tmp_path_factory.mktemp("raw")
+def raw(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder of inputs, made once per test run: all workers of a run share it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "raw"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
 def smoke(raw: Path) -> JoinInputs:
-    """TPC-H at scale factor 0.01, with its expected join."""
-    inputs = join_inputs(raw, "smoke")
-    expected_join(raw, inputs)
+    """TPC-H at scale factor 0.01, with its expected join; the first who needs it makes it."""
+    with (raw / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        inputs = join_inputs(raw, "smoke")
+        expected_join(raw, inputs)
     return inputs
 
 

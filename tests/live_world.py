@@ -1,10 +1,9 @@
-"""What tests of live devices share: devices that are surely removed, and tables of the system."""
+"""What tests of live devices share: devices that are surely removed."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from conftest import REPOSITORY
+from leaks import PREFIX
 
 from harness.devices.live import LiveDevice, registry
 from harness.devices.live.registry import Place
@@ -24,7 +24,6 @@ from harness.system import mounts
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 HARNESS = str(Path(sys.executable).with_name("harness"))
-PREFIX = f"t{os.getpid()}-"
 KEPT = f"{PREFIX}kept"
 """A device that lives as long as a module's tests."""
 
@@ -59,31 +58,6 @@ def remove_all() -> None:
     for name in registry.list_names():
         if name.startswith(PREFIX) and name != KEPT:
             registry.remove_traces(Place(name))
-
-
-def tables() -> dict[str, set[str]]:
-    """Loop devices, mounts, files below /run/flashlab; without those of other test runs."""
-    loops = {
-        f"{device.parts[3]} {_read(device / 'backing_file')} {_read(device / 'autoclear')}"
-        for device in Path("/sys/block").glob("loop*/loop")
-    }
-    lines = set(Path("/proc/self/mountinfo").read_text().splitlines())
-    walk = os.walk(registry.ROOT)  # looks at no file: one may be served by nobody
-    files = {f"{top}/{name}" for top, folders, names in walk for name in (*folders, *names)}
-    found = {"loops": loops, "mounts": lines, "files": files}
-    return {what: {row for row in rows if not _is_others(row)} for what, rows in found.items()}
-
-
-def _is_others(row: str) -> bool:
-    """Whether another test run, at the same time on this machine, may have made it."""
-    made_by_tests = re.search(r"/run/flashlab/.|/pytest-of-|/dev/shm/\w|/tmp/tmp", row)
-    return made_by_tests is not None and PREFIX not in row
-
-
-def changes(before: dict[str, set[str]]) -> list[str]:
-    """Rows that have come or gone since then."""
-    now = tables()
-    return sorted(row for what, rows in before.items() for row in rows ^ now[what])
 
 
 def _read(path: Path) -> str:

@@ -60,7 +60,7 @@ def sizes(prefix: str, path: Path) -> tuple[int, int]:
     return int(text), int(data) + int(bss)
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.parametrize("cpu", BARE)
 @pytest.mark.parametrize("level", ["-O0", "-Os", "-O2", "-O3"])
 def test_the_module_needs_nothing_of_the_board(cpu: str, level: str, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_module_needs_nothing_of_the_board(cpu: str, level: str, tmp_path: P
     assert sizes(prefix, module)[1] == 0, "the module has variables of its own"
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.parametrize("cpu", BARE)
 def test_a_firmware_gives_the_callbacks_and_nothing_else(cpu: str, tmp_path: Path) -> None:
     whole = tmp_path / "openssd_trim.o"
@@ -94,7 +94,7 @@ def machine(request: pytest.FixtureRequest) -> tuple[list[str], list[str]]:
     ]
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_a_firmwares_loop(machine: tuple[list[str], list[str]], tmp_path: Path) -> None:
     """And the log page that it transfers."""
     compiler, emulator = machine
@@ -121,7 +121,7 @@ def random_operations(compiler: list[str], emulator: list[str], folder: Path) ->
     return {name: count for name, count in said.items() if "second" not in name}
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.parametrize("cpu", HOSTED)
 def test_random_operations_go_on_arm_as_they_go_here(cpu: str, tmp_path: Path) -> None:
     compiler, emulator = (need(program) for program in HOSTED[cpu])
@@ -133,7 +133,7 @@ def test_random_operations_go_on_arm_as_they_go_here(cpu: str, tmp_path: Path) -
     assert min(here["list_full_forced"], here["ranges_full_forced"], here["blocks_kept"]) > 0
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_the_unit_tests_pass_on_arm(tmp_path: Path) -> None:
     """The GoogleTests of the module, on an emulated Cortex-A9."""
     cxx, cc, emulator = map(need, ("arm-linux-gnueabihf-g++", *HOSTED["cortex-a9"]))
@@ -170,7 +170,7 @@ int main(void) {
 """
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_the_reader_has_the_layout_of_the_header(tmp_path: Path) -> None:
     """Every field at its place and in its size, as the compiler says; and none left out."""
     header = (MODULE / "delayed_trim.h").read_text()

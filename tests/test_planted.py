@@ -25,7 +25,7 @@ def test_every_planted_bug_can_still_be_planted() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.real
+@pytest.mark.builds
 def test_every_planted_bug_is_caught() -> None:
     need("cmake")
     done = planted_bugs()

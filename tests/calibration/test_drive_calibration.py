@@ -153,7 +153,7 @@ def _small_plan() -> Plan:
     return Plan("hdd", 4 * MIB, tuple(Phase(each.name, (each,)) for each in jobs))
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_every_write_is_asked_for_before(tmp_path: Path) -> None:
     need("fio")
     file = tmp_path / "target"
@@ -169,7 +169,7 @@ def test_every_write_is_asked_for_before(tmp_path: Path) -> None:
     assert set(figures) == {"look", "first half", "second half"}
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_a_refusal_stops_before_the_write(tmp_path: Path) -> None:
     need("fio")
     file = tmp_path / "target"
@@ -182,7 +182,7 @@ def test_a_refusal_stops_before_the_write(tmp_path: Path) -> None:
     assert file.stat().st_size == 5 * MIB
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_fio_runs_jobs_in_turn(tmp_path: Path) -> None:
     need("fio")
     common: dict[str, str | int] = {"bs": "4k", "size": "1m"}
@@ -207,7 +207,7 @@ def test_the_plan_of_the_command_makes_no_file(harness_here: Run, tmp_path: Path
     assert harness_here("calibrate", "drive", "--kind", "hdd").returncode == 2
 
 
-@pytest.mark.real
+@pytest.mark.clock
 @pytest.mark.root
 @pytest.mark.slow
 def test_an_emulated_disk_gives_back_its_profile(project: Project) -> None:

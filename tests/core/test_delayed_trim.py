@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("trim")
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_random_operations_under_the_sanitizers(tmp_path: Path) -> None:
     program = make(tmp_path, "trim_random", f"CFLAGS={SANITIZED}")
     counts = said(program, "300000", "7")
@@ -69,21 +69,21 @@ def test_random_operations_under_the_sanitizers(tmp_path: Path) -> None:
     assert min(counts.values()) > 0, counts
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.slow
 def test_twenty_million_random_operations(folder: Path) -> None:
     counts = said(make(folder, "trim_random"), "20000000", "2")
     assert counts["operations"] == 20_000_000
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.parametrize("drive", TINY, ids=str)
 def test_every_state_of_a_tiny_drive(folder: Path, drive: tuple[int, ...]) -> None:
     """To the end of the search: for sequences of requests of any length."""
     assert said(make(folder, "trim_states"), *map(str, drive))["complete"]
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.slow
 @pytest.mark.parametrize("drive", LESS_TINY, ids=str)
 def test_every_state_of_a_less_tiny_drive(folder: Path, drive: tuple[int, ...]) -> None:
@@ -98,7 +98,7 @@ def fuzz(program: Path, corpus: Path, runs: int) -> subprocess.CompletedProcess[
     return run(program, *options, corpus)
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_what_a_fuzzer_finds(folder: Path, tmp_path: Path) -> None:
     need("clang")
     done = fuzz(make(folder, "trim_fuzz"), tmp_path / "corpus", 10_000)
@@ -117,7 +117,7 @@ def broken(folder: Path) -> tuple[str, str]:
     return f"MODULE={source}", f"INCLUDES={includes}"
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.parametrize("program", ["trim_random", "trim_states", "trim_fuzz"])
 def test_each_program_finds_a_broken_module(
     program: str, broken: tuple[str, str], folder: Path, tmp_path: Path
@@ -136,7 +136,7 @@ def test_each_program_finds_a_broken_module(
     assert "gone" in done.stderr
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_a_check_costs_the_same_however_long_the_list_is(folder: Path) -> None:
     """Entries looked at, since time is another machine's matter."""
     curve = said(make(folder, "trim_curve"), "20000")

@@ -8,14 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import loop_device, mounted
+from conftest import cleaning_alone, loop_device, mounted, open_folder
 
 from harness.dbms import innodb, mysql
 from harness.dbms.innodb import MARIADB, MYSQL, InnodbSettings, Release
@@ -46,9 +45,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     except MissingTool as error:
         pytest.skip(str(error))
     if os.geteuid() == 0:  # pytest's own folders are closed to the server's user
-        with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-            Path(folder).chmod(0o711)
-            yield Path(folder)
+        with open_folder() as folder:
+            yield folder
     else:
         yield tmp_path_factory.mktemp("mysql")
 
@@ -189,7 +187,7 @@ def test_without_a_server_the_command_that_installs_one_is_named(tmp_path: Path)
 # a real server
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_a_server_answers_on_its_socket_only_and_goes(place: Path) -> None:
     with mysql.new_folder(place) as folder, mysql.run(folder, SMALL) as server:
         assert ask(server, "SELECT 1 + 1") == [(2,)]
@@ -205,7 +203,7 @@ def test_a_server_answers_on_its_socket_only_and_goes(place: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_settings_arrive(place: Path) -> None:
     settings = InnodbSettings(
         doublewrite="off",
@@ -242,7 +240,7 @@ def test_settings_arrive(place: Path) -> None:
     shutil.rmtree(place / "redo")
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_what_was_committed_survives_a_kill_and_what_was_not_does_not(copied: Path) -> None:
     with mysql.run(copied, SMALL) as server:
         ask(server, "INSERT INTO kept.rows_of VALUES (3)")
@@ -257,7 +255,7 @@ def test_what_was_committed_survives_a_kill_and_what_was_not_does_not(copied: Pa
         assert "crash recovery" in server.log.read_text()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_a_folder_that_was_copied_while_its_server_ran_recovers(place: Path, copied: Path) -> None:
     other = place / "snapshot"
     with mysql.run(copied, SMALL) as server:
@@ -271,7 +269,7 @@ def test_a_folder_that_was_copied_while_its_server_ran_recovers(place: Path, cop
     shutil.rmtree(other)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_doublewrite_pages_are_counted_where_there_are_any(copied: Path) -> None:
     counted = {}
     for doublewrite in ("off", "on"):
@@ -294,7 +292,7 @@ def test_doublewrite_pages_are_counted_where_there_are_any(copied: Path) -> None
     assert counted["on"] > 0
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_a_server_that_cannot_start_says_why(copied: Path) -> None:
     settings = InnodbSettings(
         buffer_pool_bytes=32 << 20, redo_bytes=16 << 20, others={"nonesuch": "1"}
@@ -306,7 +304,7 @@ def test_a_server_that_cannot_start_says_why(copied: Path) -> None:
         pass
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_what_it_cannot_make_a_folder_with_leaves_the_folder_empty(place: Path) -> None:
     folder = place / "bad"
     settings = InnodbSettings(
@@ -317,7 +315,7 @@ def test_what_it_cannot_make_a_folder_with_leaves_the_folder_empty(place: Path) 
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("marker", "said"),
     [("MariaDB 9.9\n", r"belongs to MariaDB 9\.9"), ("MySQL 8.0\n", r"belongs to MySQL 8\.0")],
@@ -328,7 +326,7 @@ def test_a_folder_of_another_server_is_refused(copied: Path, marker: str, said: 
         pass
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_a_folder_that_is_not_from_us_is_recognised_by_its_files(place: Path) -> None:
     folder = place / "strange"
     for name, content, said in (
@@ -343,7 +341,7 @@ def test_a_folder_that_is_not_from_us_is_recognised_by_its_files(place: Path) ->
         shutil.rmtree(folder)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_a_server_that_dies_is_told_with_its_last_words(copied: Path) -> None:
     with mysql.run(copied, SMALL) as server:
         server.check()
@@ -355,7 +353,7 @@ def test_a_server_that_dies_is_told_with_its_last_words(copied: Path) -> None:
             server.status()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_full_device_is_told(place: Path) -> None:
     with (
@@ -371,7 +369,7 @@ def test_a_full_device_is_told(place: Path) -> None:
             pass
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_one_that_stands_still_writes_nothing_and_goes_on(copied: Path) -> None:
     def written() -> tuple[str, ...]:
         facts = Path(f"/proc/{server.pid}/io").read_text()
@@ -439,7 +437,7 @@ def test_every_page_is_checked_and_a_torn_one_is_found(copied: Path) -> None:
     assert (table, 0) in [(bad.file, bad.page) for bad in mysql.check_pages(copied, SMALL).bad]
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_it_runs_in_a_control_group_of_its_own(copied: Path) -> None:
     with mysql.run(copied, SMALL, bounded=True) as server:
@@ -449,7 +447,8 @@ def test_it_runs_in_a_control_group_of_its_own(copied: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.real
+@pytest.mark.servers
+@cleaning_alone
 def test_it_ends_with_the_harness_even_if_that_is_killed(place: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path\n"

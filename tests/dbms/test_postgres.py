@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import cleaning_alone, open_folder
 
 from harness.dbms import postgres
 from harness.errors import HarnessError, MissingTool
@@ -24,13 +25,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     except MissingTool as error:
         pytest.skip(str(error))
     if os.geteuid() == 0:  # pytest's own folders are closed to the server's user
-        with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-            yield Path(folder)
+        with open_folder() as folder:
+            yield folder
     else:
         yield tmp_path_factory.mktemp("postgres")
 
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.servers
 
 
 def running(pid: int) -> bool:
@@ -38,7 +39,6 @@ def running(pid: int) -> bool:
 
 
 def test_a_server_answers_on_its_socket_only_and_goes(place: Path) -> None:
-    place.chmod(0o711)
     with postgres.run(place, {"work_mem": "1MB"}) as server:
         with server.connect() as db:
             assert db.execute("SHOW work_mem").fetchone() == ("1MB",)
@@ -55,7 +55,6 @@ def test_a_server_answers_on_its_socket_only_and_goes(place: Path) -> None:
 
 
 def test_a_server_that_cannot_start_says_why(place: Path) -> None:
-    place.chmod(0o711)
     with (
         pytest.raises(HarnessError, match="nonesuch"),
         postgres.run(place, {"nonesuch": "1"}),
@@ -64,8 +63,8 @@ def test_a_server_that_cannot_start_says_why(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+@cleaning_alone
 def test_it_ends_with_the_harness_even_if_that_is_killed(place: Path) -> None:
-    place.chmod(0o711)
     program = (
         "import sys, time; from pathlib import Path; from harness.dbms import postgres\n"
         "with postgres.run(Path(sys.argv[1]), {}) as server:\n"
@@ -117,7 +116,6 @@ def test_without_a_server_the_command_that_installs_one_is_named(tmp_path: Path)
 
 
 def test_temp_files_lie_where_they_are_sent(place: Path) -> None:
-    place.chmod(0o711)
     with (
         tempfile.TemporaryDirectory(dir=place) as temp,
         postgres.run(place, {"log_temp_files": "0"}) as server,

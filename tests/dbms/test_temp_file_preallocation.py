@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import loop_device
+from conftest import loop_device, open_folder
+from leaks import PREFIX
 
 from harness.dbms import postgres, temp_files
 from harness.dbms.postgres import Preload
@@ -27,7 +28,7 @@ WRITTEN = 10_000
 KEPT = 12 << 10
 """WRITTEN bytes in blocks of 4 KiB."""
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.servers
 
 PROGRAM = """
 import ctypes, json, os, sys
@@ -88,8 +89,8 @@ CALLS = ("open", "open64", "openat", "openat64", "creat", "creat64", "fopen", "f
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """On a disk: pytest's own folder may be in memory."""
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as made:
-        yield Path(made)
+    with open_folder() as made:
+        yield made
 
 
 def preloaded(
@@ -182,7 +183,7 @@ def test_a_file_that_does_not_fit_is_not_made(small: Path, call: str) -> None:
 def test_a_file_system_that_cannot_preallocate_refuses_the_file() -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-") as place:
+    with tempfile.TemporaryDirectory(prefix=f"flashlab-test-{PREFIX}") as place:
         subprocess.run(["mount", "-t", "ramfs", "ramfs", place], check=True)
         try:
             found = preloaded(Path(place), "open")
@@ -212,9 +213,8 @@ def place() -> Iterator[Path]:
         postgres.find_binaries()
     except MissingTool as error:
         pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o711)
-        yield Path(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 def test_a_library_that_is_missing_or_broken_is_told_before_the_server_starts(

@@ -38,7 +38,7 @@ COUNTED = {**STREAMS, "placement": "none"}
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SSD = {"ssd": "crucial_mx500_250gb"}
 
-real = pytest.mark.real
+servers = pytest.mark.servers
 root = pytest.mark.root
 
 
@@ -79,7 +79,7 @@ def told(device: LiveDevice) -> Writes:
 # --- the device under test
 
 
-@real
+@servers
 @root
 @pytest.mark.parametrize("overrides", [STREAMS, COUNTED], ids=["range", "none"])
 def test_the_journals_bytes_are_the_traces_and_the_devices(
@@ -146,7 +146,7 @@ def blocks_of(model: Device, ranges: list[NamedRange]) -> tuple[set[int], set[in
     return set(blocks[inside & held]), set(blocks[~inside & held])
 
 
-@real
+@servers
 @root
 @pytest.mark.parametrize("overrides", [STREAMS, COUNTED], ids=["range", "none"])
 def test_the_journal_is_in_blocks_of_its_own(tmp_path: Path, overrides: dict[str, str]) -> None:
@@ -183,7 +183,7 @@ def test_the_journal_is_in_blocks_of_its_own(tmp_path: Path, overrides: dict[str
     assert bool(inside & outside) == (overrides is COUNTED)
 
 
-@real
+@servers
 @root
 def test_data_in_the_journal_survives_power_cuts(tmp_path: Path) -> None:
     needs_live_devices()
@@ -222,7 +222,7 @@ OVERWRITES: dict[str, str | int] = {
 }  # fmt: skip
 
 
-@real
+@servers
 @root
 def test_only_a_model_that_is_told_ages() -> None:
     """At speed none all that was written was written once; at speed virtual nothing is missed."""
@@ -243,7 +243,7 @@ def test_only_a_model_that_is_told_ages() -> None:
     )
 
 
-@real
+@servers
 @root
 def test_an_aged_device_writes_more_for_the_same_and_takes_no_memory() -> None:
     needs_live_devices()
@@ -274,7 +274,7 @@ def waf_of_overwrites(device: LiveDevice) -> float:
     return found
 
 
-@real
+@servers
 @root
 def test_a_disk_neither_ages_nor_has_ranges() -> None:
     with unused(profile="seagate_250gb") as device:
@@ -289,7 +289,7 @@ def test_a_disk_neither_ages_nor_has_ranges() -> None:
 # --- ranges from outside
 
 
-@real
+@servers
 @root
 def test_ranges_that_cannot_be_are_refused_and_counts_go_on() -> None:
     with unused(overrides=STREAMS) as device:
@@ -320,7 +320,7 @@ def test_ranges_that_cannot_be_are_refused_and_counts_go_on() -> None:
         assert device.stats()["shares"] == {"a": vars(Share()), REST: vars(Share())}
 
 
-@real
+@servers
 @root
 def test_ranges_from_the_command_line(harness_here: Command) -> None:
     with unused(overrides=STREAMS) as device:
@@ -369,7 +369,7 @@ def test_a_models_ranges_can_be_changed_and_are_saved() -> None:
         other.set_ranges([NamedRange("a", 0, 2 * MIB), NamedRange("b", MIB, 3 * MIB)])
 
 
-@real
+@servers
 @root
 def test_a_real_target_ages_behind_its_header_and_says_who_places_writes(tmp_path: Path) -> None:
     need("fio")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import wear_samples as samples
-from conftest import loop_device, need
+from conftest import cleaning_alone, loop_device, need
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -397,7 +397,7 @@ def test_a_password_is_taken_off_if_the_erase_fails(target: Permitted, tmp_path:
 CHILD = """
 import sys
 from pathlib import Path
-from harness.devices import preparation
+from harness.drives import preparation
 from harness.drives.targets import Step
 class Target:
     path = Path("/dev/null")
@@ -421,6 +421,7 @@ def sleepers() -> list[int]:
 
 @pytest.mark.root
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@cleaning_alone
 def test_what_a_step_has_started_ends_with_it(how: signal.Signals) -> None:
     """At once after Ctrl-C; by `harness clean` after a kill."""
     child = subprocess.Popen(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import loop_device
+from conftest import cleaning_alone, loop_device
 
 from harness.devices.live import loops
 from harness.drives.queue_settings import queue_settings
@@ -170,6 +170,7 @@ def killed_in_between(device: Path) -> None:
     child.stdout.close()
 
 
+@cleaning_alone
 def test_clean_puts_back_what_a_killed_run_left(device: Path) -> None:
     was = block_queue.noted(device.name)
     killed_in_between(device)
@@ -180,6 +181,7 @@ def test_clean_puts_back_what_a_killed_run_left(device: Path) -> None:
     assert not any(device.name in line for line in cleaning.clean().done)
 
 
+@cleaning_alone
 def test_clean_leaves_another_device_of_that_name_alone(tmp_path: Path) -> None:
     """The device of the killed run has gone, and its name has come back."""
     with loop_device(tmp_path, 16 * MIB) as device:

@@ -30,7 +30,7 @@ from harness.tiers.base import Bench
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import DriveDevice
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = [pytest.mark.servers, pytest.mark.root]
 
 BOARD = Drive(
     "DaisyPlus with delayed TRIM",
@@ -125,6 +125,7 @@ def measured(values: dict[str, Any]) -> Measurement:
     return on_time(measure, 16, 32, 64)[1]
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("policy", ["immediate", "delayed"])
 def test_the_drive_s_clock_says_what_a_trim_took(policy: str) -> None:
     found = measured({**UNITS, "policy": policy}).metrics
@@ -136,6 +137,7 @@ def test_the_drive_s_clock_says_what_a_trim_took(policy: str) -> None:
     assert found["device_trim_ios"] == 8
 
 
+@pytest.mark.clock
 def test_writing_and_trimming_are_timed_apart() -> None:
     found = measured({**TABLE1, "policy": "immediate"}).metrics
     assert found["total_ms"] == pytest.approx(found["write_ms"] + found["trim_ms"])
@@ -143,6 +145,7 @@ def test_writing_and_trimming_are_timed_apart() -> None:
     assert measured({**TABLE1, "trimmed_bytes": 0}).metrics["trim_ms"] == 0
 
 
+@pytest.mark.clock
 def test_reads_writes_and_trims_run_side_by_side() -> None:
     found = measured(TAILS).metrics
     for op in ("read", "write", "trim"):

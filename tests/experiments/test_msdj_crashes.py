@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -14,7 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import REPOSITORY, need
+from conftest import REPOSITORY, need, open_folder
 
 from harness import experiments
 from harness.dbms import mysql, page_writes
@@ -186,9 +185,8 @@ def raw() -> Iterator[Path]:
         pytest.skip(str(error))
     for program in ("losetup", "mke2fs", "e2fsck", "debugfs"):
         need(program)
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o711)
-        yield Path(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 class Lying(EmulatedBench):
@@ -226,7 +224,7 @@ def run(raw: Path, mode: str, bench: EmulatedBench, **changed: Any) -> Measureme
         return experiment.run_point(point, SMALL, bench, raw)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.parametrize("mode", ["oj_dwb", "msdj"])
 def test_cuts_are_made_and_everything_is_checked(raw: Path, mode: str) -> None:
@@ -244,7 +242,7 @@ def test_cuts_are_made_and_everything_is_checked(raw: Path, mode: str) -> None:
     assert not measured.remarks
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_drive_that_forgets_what_it_was_told_to_keep_is_found_out(raw: Path) -> None:
     """Even with the doublewrite buffer: else the test could not see a lost commit."""
@@ -253,7 +251,7 @@ def test_a_drive_that_forgets_what_it_was_told_to_keep_is_found_out(raw: Path) -
     assert found["lost_commits"] + found["failed_starts"] + found["bad_pages"] > 0
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_blocks_that_the_kernel_cannot_mount_are_reported(raw: Path) -> None:
     if os.sysconf("SC_PAGE_SIZE") >= 16384:
@@ -283,7 +281,7 @@ def torn(batch: real._Batch, table: str) -> Iterator[int]:
     yield at // 16384
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
     """By its checksum, and by the server that has to read it for the consistency conditions."""
@@ -312,7 +310,7 @@ def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
     raw: Path, monkeypatch: pytest.MonkeyPatch
@@ -354,7 +352,7 @@ def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
     assert set(torn) & found
 
 
-@pytest.mark.real
+@pytest.mark.servers
 def test_commits_that_are_missing_are_counted(raw: Path) -> None:
     with mysql.new_folder(raw) as folder, mysql.run(folder, real._LOADING) as server:
         with server.connect() as db:
@@ -378,7 +376,7 @@ def test_commits_that_are_missing_are_counted(raw: Path) -> None:
 # what ext4 and its checker are asked
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_file_system_is_mounted_again_and_checked(tmp_path: Path) -> None:
     need("mke2fs")

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import leaks
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import REPOSITORY, on_time
+from conftest import REPOSITORY, on_time, open_folder
 
 from harness.dbms import innodb, mysql, page_writes
 from harness.dbms.innodb import PageCheck
 from harness.dbms.server_memory import ServerMemory
-from harness.devices import live
 from harness.devices.profiles import NamedRange
 from harness.errors import (
     BadParameter,
@@ -41,7 +40,7 @@ from harness.experiments.base import Measurement
 from harness.experiments.msdj_tpcc import real, written
 from harness.probes import bpftrace, scripts
 from harness.probes.counters import BlockCounters
-from harness.system import cgroups, filesystems, leases, mounts
+from harness.system import cgroups, filesystems
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.tiers.hardware import HardwareBench
 from harness.workloads.ageing import Ageing
@@ -74,7 +73,7 @@ AGED = {**VALUES, "device": "ssd", "ageing_bytes": 1 << 40}
 SSD = {"ssd": "crucial_mx500_250gb"}
 STREAMS = {"streams": "2", "gc_placement": "by_stream"}
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = [pytest.mark.servers, pytest.mark.root]
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +85,9 @@ def raw() -> Iterator[Path]:
         bpftrace.program()
     except (MissingTool, TargetError) as error:
         pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o711)
-        (Path(folder) / "raw").mkdir()
-        yield Path(folder) / "raw"
+    with open_folder() as folder:
+        (folder / "raw").mkdir()
+        yield folder / "raw"
 
 
 @pytest.fixture
@@ -101,28 +99,10 @@ def bench(raw: Path) -> Iterator[HardwareBench]:
     assert not target.exists()
 
 
-def traces_of_a_run(raw: Path) -> list[str]:
-    """What a run may leave on a machine; without what other runs have that live."""
-    found = [
-        *(str(m.point) for m in mounts.table() if "flashlab-fs-" in str(m.point)),
-        *map(str, cgroups.find_hierarchy().folder.glob("flashlab-*")),
-        *map(str, Path(tempfile.gettempdir()).glob("flashlab-*")),
-        *map(str, (raw / "msdj_tpcc").glob("recording-*")),
-        *map(str, (raw / "mysql").glob("*")),
-    ]
-    notes = [
-        n for run in leases._root().glob("*") if leases._is_alive(run) for n in run.glob("*-*")
-    ]
-    others = {str(leases._read(note)) for note in notes}
-    return [path for path in found if path not in others and Path(path).exists()]
-
-
 @pytest.fixture
 def nothing_left(raw: Path) -> Iterator[None]:
-    before, devices = traces_of_a_run(raw), set(live.list_names())
-    yield
-    assert set(traces_of_a_run(raw)) <= set(before)
-    assert set(live.list_names()) <= devices
+    with leaks.nothing_left(raw / "msdj_tpcc" / "recording-*", raw / "mysql" / "*"):
+        yield
 
 
 # --- on a file
@@ -323,6 +303,7 @@ def emulated(raw: Path, slowdown: int, **changes: Any) -> Measurement:
         return real.run_point({**AGED, **changes}, bench, raw)
 
 
+@pytest.mark.clock
 @pytest.mark.usefixtures("nothing_left")
 def test_the_drive_tells_its_write_amplification_and_has_the_journal_in_its_stream(
     raw: Path, monkeypatch: pytest.MonkeyPatch
@@ -361,6 +342,7 @@ def test_the_drive_tells_its_write_amplification_and_has_the_journal_in_its_stre
     assert series["tpmc_time_s"][-1] <= 0.5
 
 
+@pytest.mark.clock
 @pytest.mark.usefixtures("nothing_left")
 def test_a_journal_that_the_drive_looks_for_elsewhere_is_found_out(
     raw: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,18 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import leaks
 import pytest
-from conftest import REPOSITORY, on_time
+from conftest import REPOSITORY, cleaning_alone, on_time, open_folder
 
 from harness.dbms import postgres
 from harness.dbms.server_memory import ServerMemory
-from harness.devices import live
 from harness.errors import (
     DataCorrupted,
     DiskFull,
@@ -29,7 +28,7 @@ from harness.errors import (
 )
 from harness.experiments.sort_merge_join import clients, real
 from harness.runs import cleaning
-from harness.system import cgroups, mounts
+from harness.system import cgroups
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench
 from harness.workloads import tpch_tables
@@ -45,7 +44,7 @@ VALUES: dict[str, Any] = {
     "repetition": 0,
 }
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = [pytest.mark.servers, pytest.mark.root]
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +55,8 @@ def raw() -> Iterator[Path]:
         cgroups.find_hierarchy()
     except (MissingTool, TargetError) as error:
         pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o711)
-        yield Path(folder) / "raw"
+    with open_folder() as folder:
+        yield folder / "raw"
 
 
 @pytest.fixture
@@ -71,18 +69,14 @@ def bench(raw: Path) -> Iterator[HardwareBench]:
     assert not target.exists()
 
 
-def traces_of_a_run() -> list[str]:
-    """What a run may leave on a machine: mounts, groups, servers."""
-    hierarchy = cgroups.find_hierarchy().folder
-    return [
-        *(str(m.point) for m in mounts.table() if "flashlab-fs-" in str(m.point)),
-        *map(str, hierarchy.glob("flashlab-*")),
-        *map(str, Path(tempfile.gettempdir()).glob("flashlab-fs-*")),
-    ]
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    with leaks.nothing_left():
+        yield
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_a_run_takes_its_time_apart_and_counts_its_bytes(raw: Path, bench: HardwareBench) -> None:
-    before = traces_of_a_run()
     found = real.run_point(VALUES, bench, raw).metrics
     assert found["sort_s"] + found["join_s"] == pytest.approx(found["elapsed_s"])
     assert 0 < found["elapsed_min_s"] <= found["elapsed_s"] <= found["elapsed_max_s"]
@@ -104,7 +98,6 @@ def test_a_run_takes_its_time_apart_and_counts_its_bytes(raw: Path, bench: Hardw
     assert found["page_cache_mean_bytes"] <= 1.1 * VALUES["page_cache_bytes"]
     assert found["server_memory_bytes"] > 1 << 20
     assert found["server_version"] // 10_000 in range(12, 19)
-    assert traces_of_a_run() == before
 
 
 def test_the_plan_has_to_be_the_one_that_is_studied(raw: Path, bench: HardwareBench) -> None:
@@ -126,20 +119,19 @@ def test_a_wrong_result_refuses_the_run(
         real.run_point({**VALUES, "clients": 1}, bench, raw)
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_temp_files_that_do_not_fit_say_so(raw: Path, bench: HardwareBench) -> None:
-    before = traces_of_a_run()
     values = {**VALUES, "clients": 4, "file_system_bytes": 24 << 20}
     with pytest.raises(DiskFull, match="do not fit on the device under test"):
         real.run_point(values, bench, raw)
-    assert traces_of_a_run() == before
     assert real.run_point({**VALUES, "clients": 1}, bench, raw).metrics["elapsed_s"] > 0
 
 
 @pytest.mark.parametrize("victim", ["first process", "client's process"])
+@pytest.mark.usefixtures("nothing_left")
 def test_a_server_that_is_killed_ends_the_run_and_the_next_one_works(
     raw: Path, bench: HardwareBench, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
-    before = traces_of_a_run()
     look = ServerMemory.look
     killed: list[int] = []
 
@@ -156,7 +148,6 @@ def test_a_server_that_is_killed_ends_the_run_and_the_next_one_works(
         real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
     monkeypatch.undo()
     assert killed
-    assert traces_of_a_run() == before
     assert real.run_point({**VALUES, "clients": 1}, bench, raw).metrics["elapsed_s"] > 0
 
 
@@ -167,10 +158,10 @@ def _command(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_a_cancelled_run_cancels_its_clients(
     raw: Path, bench: HardwareBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = traces_of_a_run()
     look = ServerMemory.look
     looks: list[int] = []
 
@@ -183,13 +174,12 @@ def test_a_cancelled_run_cancels_its_clients(
     monkeypatch.setattr(ServerMemory, "look", cancel)
     with pytest.raises(Interrupted):
         real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
-    assert traces_of_a_run() == before
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_ctrl_c_in_the_middle_ends_all_clients(
     raw: Path, bench: HardwareBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = traces_of_a_run()
     look = ServerMemory.look
     looks: list[int] = []
 
@@ -202,7 +192,6 @@ def test_ctrl_c_in_the_middle_ends_all_clients(
     monkeypatch.setattr(ServerMemory, "look", interrupt)
     with pytest.raises(KeyboardInterrupt):
         real.run_point({**VALUES, "size_ratio_to_paper": 8 * TINY}, bench, raw)
-    assert traces_of_a_run() == before
 
 
 def test_too_little_memory_is_told(raw: Path, bench: HardwareBench) -> None:
@@ -231,29 +220,30 @@ real.run_point(values, bench, Path(sys.argv[2]))
 """
 
 
+@cleaning_alone
 def test_what_a_killed_run_leaves_is_cleaned(raw: Path) -> None:
-    before = traces_of_a_run()
-    devices = set(live.list_names())
+    before = leaks.look()
     command = [sys.executable, "-c", PROGRAM, str(PROFILES), str(raw)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         folder, *members = process.stdout.readline().split()
-        mount = next(m for m in mounts.table() if str(m.point) in set(traces_of_a_run()))
-        bound = Path("/sys/class/bdi") / mount.number / "strict_limit"
+        come = leaks.look().rows - before.rows
+        [mount] = [row for row in come if row.startswith("mount ") and "/flashlab-fs-" in row]
+        bound = Path("/sys/class/bdi") / mount.split()[3] / "strict_limit"
         assert bound.read_text().strip() == "1"
         process.kill()
     assert Path(folder).is_dir()
-    assert len(traces_of_a_run()) > len(before)
+    assert mount in leaks.look().rows
     found = cleaning.clean()
     assert found.failed == []
     assert not Path(folder).exists()
     assert not bound.exists() or bound.read_text().strip() == "0"
     assert all(not _command(int(pid)) for pid in members)
-    assert traces_of_a_run() == before
-    assert set(live.list_names()) <= devices
+    assert leaks.changes(before) == []
     assert list((raw / "postgres").iterdir()) == []
 
 
+@pytest.mark.clock
 def test_an_emulated_drive_is_watched_in_each_phase(raw: Path) -> None:
     names = {"hdd": "hitachi_hds721010dle630"}
     traces = raw.parent / "traces"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from conftest import REPOSITORY
+from conftest import REPOSITORY, open_folder
 
 from harness.dbms import postgres
 from harness.errors import BadParameter, BadProfile, MissingTool
@@ -94,13 +93,11 @@ def server() -> Iterator[postgres.Server]:
         pytest.skip(str(error))
     settings = {"max_parallel_workers_per_gather": "0", "enable_mergejoin": "off"}
     settings |= {"enable_nestloop": "off", "hash_mem_multiplier": "1", "autovacuum": "off"}
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o711)
-        with postgres.run(Path(folder), settings) as server:
-            yield server
+    with open_folder() as folder, postgres.run(folder, settings) as server:
+        yield server
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("rows", "width", "work_mem_kib"),
     [(20_000, 100, 64), (20_000, 100, 256), (50_000, 31, 128), (5_000, 400, 1024)],

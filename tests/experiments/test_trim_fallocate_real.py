@@ -6,20 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import leaks
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import REPOSITORY, on_time
+from conftest import REPOSITORY, cleaning_alone, on_time, open_folder
 
 from harness.dbms import postgres, temp_files
 from harness.dbms.server_memory import ServerMemory
-from harness.devices import live
 from harness.errors import (
     BadParameter,
     DataCorrupted,
@@ -35,7 +34,7 @@ from harness.experiments.base import Measurement
 from harness.experiments.trim_fallocate import queries, real
 from harness.probes import bpftrace, extents, scripts
 from harness.runs import cleaning
-from harness.system import cgroups, leases, mounts
+from harness.system import cgroups
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench
 from harness.workloads import tpch_tables
@@ -58,7 +57,7 @@ VALUES: dict[str, Any] = {
 PREALLOCATED = {**VALUES, "preallocation_bytes": 1 << 20}
 LONGER = {**VALUES, "scale_factor": 0.05}
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = [pytest.mark.servers, pytest.mark.root]
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +69,8 @@ def raw() -> Iterator[Path]:
         bpftrace.program()
     except (MissingTool, TargetError) as error:
         pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o711)
-        yield Path(folder) / "raw"
+    with open_folder() as folder:
+        yield folder / "raw"
 
 
 @pytest.fixture
@@ -85,30 +83,14 @@ def bench(raw: Path) -> Iterator[HardwareBench]:
     assert not target.exists()
 
 
-def traces_of_a_run(raw: Path) -> list[str]:
-    """What a run may leave on a machine: mounts, groups, folders, recordings; without those of
-    other runs that live.
-    """
-    hierarchy = cgroups.find_hierarchy().folder
-    found = [
-        *(str(m.point) for m in mounts.table() if "flashlab-fs-" in str(m.point)),
-        *map(str, hierarchy.glob("flashlab-*")),
-        *map(str, Path(tempfile.gettempdir()).glob("flashlab-fs-*")),
-        *map(str, (raw / "trim_fallocate").glob("recording-*")),
-        *map(str, (raw / "postgres").glob("*")),
-    ]
-    notes = [
-        n for run in leases._root().glob("*") if leases._is_alive(run) for n in run.glob("*-*")
-    ]
-    others = {str(leases._read(note)) for note in notes}
-    return [path for path in found if path not in others]
+def watched(raw: Path) -> tuple[Path, ...]:
+    return raw / "trim_fallocate" / "recording-*", raw / "postgres" / "*"
 
 
 @pytest.fixture
 def nothing_left(raw: Path) -> Iterator[None]:
-    before = traces_of_a_run(raw)
-    yield
-    assert traces_of_a_run(raw) == before
+    with leaks.nothing_left(*watched(raw)):
+        yield
 
 
 def check_discards(found: dict[str, Any]) -> None:
@@ -338,11 +320,11 @@ real.run_point(values, bench, Path(sys.argv[2]))
 """
 
 
+@cleaning_alone
 @pytest.mark.slow
 def test_what_a_killed_run_leaves_is_cleaned(raw: Path) -> None:
     raw.mkdir(exist_ok=True)
-    before = traces_of_a_run(raw)
-    devices = set(live.list_names())
+    before = leaks.look(*watched(raw))
     command = [sys.executable, "-c", PROGRAM, str(PROFILES), str(raw)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -353,10 +335,10 @@ def test_what_a_killed_run_leaves_is_cleaned(raw: Path) -> None:
     assert found.failed == []
     assert not Path(folder).exists()
     assert all(not _command(int(pid)) for pid in members)
-    assert traces_of_a_run(raw) == before
-    assert set(live.list_names()) <= devices
+    assert leaks.changes(before) == []
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
 def test_an_emulated_drive_tells_its_write_amplification(raw: Path) -> None:

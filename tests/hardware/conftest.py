@@ -106,7 +106,7 @@ def _asked(item: pytest.Item) -> pytest.Item:
     question: InGuest = InGuest.from_parent(item.parent, name=item.name, nodeid=item.nodeid)
     for mark in item.iter_markers():
         question.add_marker(getattr(pytest.mark, mark.name)(*mark.args, **mark.kwargs))
-    for name in ("slow", "real"):
+    for name in ("slow", "servers"):
         question.add_marker(name)
     return question
 

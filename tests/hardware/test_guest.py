@@ -16,7 +16,7 @@ from hardware.guest import CommandTooSlow, Guest, GuestDied
 Machine = Callable[..., Guest]
 SATA = [drive for drive in STANDARD if isinstance(drive, Sata)]
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.builds
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ SECTORS_PER_BLOCK = 8
 HINTS = {"not_set": 0, "short": 2, "extreme": 5}  # include/linux/rw_hint.h
 _BOOT_LIMIT_S = 900.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.real]
+pytestmark = [pytest.mark.slow, pytest.mark.builds]
 
 
 @pytest.fixture(scope="module")

@@ -165,7 +165,7 @@ def content_at(device: Path, ranges: list[tuple[int, int]]) -> bytes:
         return b"".join(os.pread(disk.fileno(), end - begin, begin) for begin, end in ranges)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_files_extents_hold_its_data(tmp_path: Path) -> None:
     data = os.urandom((3 << 20) + 100)
@@ -188,7 +188,7 @@ def test_a_files_extents_hold_its_data(tmp_path: Path) -> None:
         assert fiemap.file_extents(folder / "sparse", 0, 4096) == []
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_file_in_many_pieces_is_found_whole(tmp_path: Path) -> None:
     """More pieces than one question is answered with."""
@@ -205,7 +205,7 @@ def test_a_file_in_many_pieces_is_found_whole(tmp_path: Path) -> None:
         assert sum(end - begin for begin, end in ranges) == 1200 * 4096
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_file_system_without_places_says_so() -> None:
     with pytest.raises(TargetError, match="does not say where it lies"):

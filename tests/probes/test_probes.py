@@ -23,6 +23,7 @@ import pytest
 from conftest import need
 from hypothesis import given
 from hypothesis import strategies as st
+from leaks import PREFIX
 
 from harness import plots
 from harness.errors import (
@@ -438,8 +439,6 @@ def test_only_block_devices_have_counters(path: Path) -> None:
 
 # --- the real thing -------------------------------------------------------------------------------
 
-real = [pytest.mark.real, pytest.mark.root]
-
 
 LOOP_CTL_ADD = 0x4C80  # linux/loop.h
 LOOP_CTL_REMOVE = 0x4C81
@@ -451,7 +450,7 @@ def device() -> Iterator[Path]:
     losetup = need("losetup")
     need("bpftrace")
     folder = Path("/dev/shm")
-    backing = folder / f"flashlab-test-{os.getpid()}-{time.monotonic_ns()}.img"
+    backing = folder / f"flashlab-test-{PREFIX}{time.monotonic_ns()}.img"
     with backing.open("wb") as file:
         file.truncate(256 << 20)
     # A new one: to forbid discards stays with a loop device, whatever it is used for next.
@@ -496,7 +495,7 @@ def journalled(device: Path, folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.parametrize("name", scripts.SCRIPTS)
 def test_scripts_parse_and_say_what_they_are(name: str) -> None:
@@ -508,7 +507,7 @@ def test_scripts_parse_and_say_what_they_are(name: str) -> None:
     bpftrace.parse_check(script)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_every_request_is_there(device: Path, tmp_path: Path) -> None:
     before = counters.read(device)
@@ -538,7 +537,7 @@ def test_every_request_is_there(device: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "t.incomplete.parquet").exists()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_request_that_ends_in_pieces_is_one_row(device: Path, tmp_path: Path) -> None:
     """The file below shrinks; a read across its end comes back short, the rest is issued again,
@@ -556,7 +555,7 @@ def test_a_request_that_ends_in_pieces_is_one_row(device: Path, tmp_path: Path) 
     assert row["latency_ns"] > 0
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_counters_of_the_device_itself(device: Path, tmp_path: Path) -> None:
     counted = {"read_ios": 0, "write_ios": 0}
@@ -578,7 +577,7 @@ def test_counters_of_the_device_itself(device: Path, tmp_path: Path) -> None:
         recorder.check_file(tmp_path / "t.incomplete.parquet")
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_forced_loss_is_seen(device: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
@@ -596,7 +595,7 @@ def test_a_forced_loss_is_seen(device: Path, tmp_path: Path) -> None:
     assert pq.read_metadata(refused.value.kept_as).num_rows > 0
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_maps_that_are_too_small_are_no_silent_loss(device: Path, tmp_path: Path) -> None:
     """A map of two entries: most requests have no known issue, none is missing unnoticed."""
@@ -610,7 +609,7 @@ def test_maps_that_are_too_small_are_no_silent_loss(device: Path, tmp_path: Path
     assert "/sys/block" in refused or (probe.recording and probe.recording.unknown_latency > 0)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_device_that_is_not_left_alone_is_refused(
     device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -634,7 +633,7 @@ def test_a_device_that_is_not_left_alone_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_discards(device: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
@@ -646,7 +645,7 @@ def test_discards(device: Path, tmp_path: Path) -> None:
     assert pq.read_table(path)["sectors"].to_pylist() == [(i + 1) << 11 for i in range(5)]
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_histograms_per_phase(device: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
@@ -663,7 +662,7 @@ def test_histograms_per_phase(device: Path, tmp_path: Path) -> None:
     assert set(table.measure) == {"size_sectors", "latency_ns"}
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.parametrize("name", ["ext4_extents", "jbd2", "block_io"])
 def test_a_file_system(device: Path, tmp_path: Path, name: str) -> None:
@@ -728,7 +727,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_killed_recorder_leaves_no_bpftrace(device: Path, tmp_path: Path, how: int) -> None:
@@ -743,7 +742,7 @@ def test_a_killed_recorder_leaves_no_bpftrace(device: Path, tmp_path: Path, how:
     assert not (tmp_path / "t.parquet").exists()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_an_error_in_the_workload_ends_it(device: Path, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Recorder(device, tmp_path / "t.parquet"):
@@ -752,7 +751,7 @@ def test_an_error_in_the_workload_ends_it(device: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "t.parquet").exists()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_bpftrace_that_dies_is_no_recording(device: Path, tmp_path: Path) -> None:
     with (  # noqa: PT012
@@ -763,7 +762,7 @@ def test_a_bpftrace_that_dies_is_no_recording(device: Path, tmp_path: Path) -> N
         fio(device, "--rw=randread", "--number_ios=100")
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_script_that_does_not_compile_says_why(
     device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -779,7 +778,7 @@ def test_a_script_that_does_not_compile_says_why(
     assert not children("bpftrace")
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_the_command_line(
     device: Path, tmp_path: Path, harness_here: Callable[..., subprocess.CompletedProcess[Any]]

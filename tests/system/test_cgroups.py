@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import cleaning_alone
 
 from harness.errors import TargetError
 from harness.runs import cleaning
@@ -81,7 +82,7 @@ WRITER = (
 )
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.usefixtures("_controller")
 def test_a_group_bounds_the_page_cache_of_what_runs_in_it(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_group_bounds_the_page_cache_of_what_runs_in_it(tmp_path: Path) -> Non
     assert not group.folder.exists()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.usefixtures("_controller")
 def test_who_needs_more_than_the_limit_is_killed_and_counted() -> None:
@@ -110,9 +111,10 @@ def test_who_needs_more_than_the_limit_is_killed_and_counted() -> None:
         assert group.killed() >= 1
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.usefixtures("_controller")
+@cleaning_alone
 def test_the_group_of_a_killed_run_is_cleaned_with_what_is_in_it() -> None:
     program = (
         "import sys, time; from harness.system import leases\n"

@@ -150,7 +150,7 @@ def test_only_a_whole_list_of_extents_is_believed(lines: str, said: str) -> None
         list(filesystems._physical(HEAD + lines, "x"))
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_the_journal_holds_what_it_is_told_to(tmp_path: Path) -> None:
     with loop_device(tmp_path, SIZE) as device:
@@ -173,7 +173,7 @@ def test_the_journal_holds_what_it_is_told_to(tmp_path: Path) -> None:
             pass
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_it_is_mounted_bounded_and_gone(tmp_path: Path) -> None:
     with loop_device(tmp_path, SIZE) as device:
@@ -195,7 +195,7 @@ def test_it_is_mounted_bounded_and_gone(tmp_path: Path) -> None:
         assert mounts.of_device(device) == []
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_failure_inside_leaves_nothing(tmp_path: Path) -> None:
     with loop_device(tmp_path, SIZE) as device:
@@ -204,7 +204,7 @@ def test_a_failure_inside_leaves_nothing(tmp_path: Path) -> None:
         assert mounts.of_device(device) == []
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_file_of_the_hardware_tier_keeps_its_header(tmp_path: Path) -> None:
     target = tmp_path / "scratch"
@@ -233,7 +233,7 @@ def test_virtual_time_has_no_file_system() -> None:
         pass
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.parametrize("discard", [True, False])
 def test_deleted_files_are_discarded_if_asked_for(tmp_path: Path, *, discard: bool) -> None:
@@ -259,7 +259,7 @@ def test_deleted_files_are_discarded_if_asked_for(tmp_path: Path, *, discard: bo
             assert discarded() >= SIZE // 2
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_a_device_that_knows_no_discard_is_refused_before_it_is_mounted(tmp_path: Path) -> None:
     with loop_device(tmp_path, SIZE, remove=True) as device:
@@ -278,7 +278,7 @@ def test_a_device_that_knows_no_discard_is_refused_before_it_is_mounted(tmp_path
             filesystems.trim(folder)
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 def test_there_can_be_more_files_than_usual(tmp_path: Path) -> None:
     with (

@@ -36,7 +36,7 @@ FEW = Options(
 )
 
 
-@pytest.mark.real
+@pytest.mark.clock
 @pytest.mark.root
 def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
     with open_session(checkout, "grace_hash_join", "emulated", FEW) as session:
@@ -101,7 +101,7 @@ def test_an_invalid_run_is_repeated_but_not_for_ever(
                 session._measure(point, checkout.raw)
 
 
-@pytest.mark.real
+@pytest.mark.clock
 @pytest.mark.root
 @pytest.mark.parametrize("slowdown", [0, 3])
 def test_what_came_late_runs_slower_next_time(slowdown: int) -> None:

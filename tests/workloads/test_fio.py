@@ -11,7 +11,7 @@ from harness.errors import DeviceError
 from harness.workloads import fio
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_a_job_does_what_it_says(tmp_path: Path) -> None:
     need("fio")
     job: dict[str, str | int] = {"rw": "randrw", "bs": "4k", "size": "4m", "rwmixread": 30}
@@ -24,7 +24,7 @@ def test_a_job_does_what_it_says(tmp_path: Path) -> None:
         assert 0 < op.latency_p50_ns <= op.latency_p99_ns <= op.latency_max_ns * 1.01
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
     need("fio")
     with pytest.raises(DeviceError, match=r"fio failed on .*file: .*rw"):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import loop_device, mounted
+from conftest import loop_device, mounted, open_folder
 
 from harness.dbms import mysql
 from harness.dbms.innodb import InnodbSettings
@@ -46,7 +46,7 @@ SETTINGS = InnodbSettings(buffer_pool_bytes=64 << 20, redo_bytes=48 << 20)
 SMALL = Population(reduced(2), seed=7)
 SHORT = Job(connections=4, processes=2, warm_up_s=0.2, measured_s=1.0)
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     except MissingTool as error:
         pytest.skip(str(error))
     if os.geteuid() == 0:  # pytest's own folders are closed to the server's user
-        with tempfile.TemporaryDirectory(prefix="flashlab-test-", dir="/var/tmp") as folder:
-            Path(folder).chmod(0o711)
-            yield Path(folder)
+        with open_folder() as folder:
+            yield folder
     else:
         yield tmp_path_factory.mktemp("tpcc")
 
@@ -138,6 +137,7 @@ def test_what_is_loaded_is_what_the_rules_want(server: Server) -> None:
     assert broken(address) == []
 
 
+@pytest.mark.slow
 def test_the_standards_warehouse_is_loaded_whole(place: Path) -> None:
     """Clause 4.3.3.1, as the server sees it; and that twelve conditions hold before any run."""
     with mysql.new_folder(place) as folder, mysql.run(folder, SETTINGS) as fresh:

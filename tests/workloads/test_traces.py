@@ -776,7 +776,7 @@ def fio_job(folder: Path, *options: str) -> dict[str, Any]:
     return job
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.parametrize(
     "options",
     [
@@ -802,7 +802,7 @@ def test_iologs_that_fio_writes(tmp_path: Path, options: tuple[str, ...]) -> Non
         assert found["time_ns"][-1] >= 255 * 100_000
 
 
-@pytest.mark.real
+@pytest.mark.builds
 def test_iologs_of_version_2_that_fio_replays(tmp_path: Path) -> None:
     lines = lines_of("fio2", [w for w in SOME if w.op != Op.FLUSH])
     (tmp_path / "iolog").write_text("\n".join(lines).replace("/dev/sdb", "target") + "\n")
@@ -823,7 +823,7 @@ def blktrace_event(number: int, time_ns: int, action: str, flags: str, w: Wanted
     return struct.pack("<IIQQIIIIIHH", *header, 697, 8 << 20 | 16, 0, 0, 0)
 
 
-@pytest.mark.real
+@pytest.mark.builds
 @pytest.mark.parametrize("event", ["Q", "D", "C"])
 def test_text_that_blkparse_writes(tmp_path: Path, event: str) -> None:
     blkparse = need("blkparse")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
@@ -14,14 +13,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import leaks
 import pytest
-from conftest import REPOSITORY, loop_device, mounted, need
+from conftest import REPOSITORY, cleaning_alone, loop_device, mounted, need
+from leaks import PREFIX
 from live_world import (
     HARNESS,
     KEPT,
-    PREFIX,
     PROFILES,
-    changes,
     eventually,
     harness,
     mount_of,
@@ -29,7 +28,6 @@ from live_world import (
     processes_of,
     remove_all,
     small,
-    tables,
 )
 
 from harness import _core
@@ -40,7 +38,8 @@ from harness.errors import TargetError
 from harness.system import leases, locks, mounts, processes
 
 pytestmark = [
-    pytest.mark.real,
+    cleaning_alone,
+    pytest.mark.servers,
     pytest.mark.root,
     pytest.mark.skipif(not _core.LiveDevice.has_fuse(), reason="the core was built without FUSE"),
 ]
@@ -170,7 +169,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], No
         yield check
 
 
-MOMENTS = [pytest.param(seed, marks=() if seed < 8 else pytest.mark.slow) for seed in range(50)]
+# One of each victim; more of them by `make test-slow`.
+MOMENTS = [pytest.param(seed, marks=() if seed < 4 else pytest.mark.slow) for seed in range(50)]
 
 
 @pytest.mark.parametrize("seed", MOMENTS)
@@ -180,7 +180,7 @@ def test_a_kill_at_a_random_moment(seed: int, tmp_path: Path, others: Callable[[
     victim = ("client", "device", "both", "stopped")[seed % 4]
     delay_s = chance.uniform(0.1, 4.0)
     name = new_name()
-    before = tables()
+    before = leaks.look()
     with run_of(name, tmp_path) as client:
         time.sleep(delay_s)  # the moment
         assert client.poll() is None, (tmp_path / "errors").read_text()
@@ -211,7 +211,7 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def check_gone(name: str, folder: Path, before: dict[str, set[str]]) -> None:
+def check_gone(name: str, folder: Path, before: leaks.Seen) -> None:
     assert processes_of(name) == []
     # A program that the run had started may keep the loop device open for a moment.
     settle(before)
@@ -221,11 +221,9 @@ def check_gone(name: str, folder: Path, before: dict[str, set[str]]) -> None:
         assert not (folder / "record.initial").exists()
 
 
-def settle(before: dict[str, set[str]]) -> None:
+def settle(before: leaks.Seen) -> None:
     """Waits until everything is as it was; fails with the difference."""
-    with contextlib.suppress(AssertionError):
-        eventually(lambda: not changes(before))
-    assert changes(before) == []
+    assert leaks.changes(before, patient=True) == []
 
 
 def made(name: str) -> live.LiveDevice:
@@ -246,7 +244,7 @@ def with_file_system(device: live.LiveDevice, point: Path) -> None:
 @pytest.mark.parametrize("delay_s", [0.3, 0.6, 0.9, 1.2])
 def test_a_kill_while_the_device_measures_its_own_path(delay_s: float) -> None:
     """It waits for a loop device whose requests only it could answer: nothing else ends it."""
-    before = tables()
+    before = leaks.look()
     name = new_name()
     create = (HARNESS, "device", "create", "--profile", "mx500", "--size", "1G", "--name", name)
     with process(*create, cwd=REPOSITORY, stderr=subprocess.PIPE) as client:
@@ -262,7 +260,7 @@ def test_a_kill_while_the_device_measures_its_own_path(delay_s: float) -> None:
 
 
 def test_servers_and_folders_of_a_killed_run(tmp_path: Path, others: Callable[[], None]) -> None:
-    before = tables()
+    before = leaks.look()
     with run_of(new_name(), tmp_path) as client:
         pid, scratch = said(client).split()
         assert said(client) == "mounted"
@@ -272,12 +270,12 @@ def test_servers_and_folders_of_a_killed_run(tmp_path: Path, others: Callable[[]
     assert harness("clean").returncode == 0
     assert processes.start_time(int(pid)) is None
     assert not Path(scratch).exists()
-    assert changes(before) == []
+    assert leaks.changes(before) == []
     others()
 
 
 def test_a_busy_file_system_is_unmounted_lazily_and_says_so(tmp_path: Path) -> None:
-    before = tables()
+    before = leaks.look()
     device = made(new_name())
     point = tmp_path / f"{PREFIX}mounted"
     with_file_system(device, point)
@@ -290,14 +288,14 @@ def test_a_busy_file_system_is_unmounted_lazily_and_says_so(tmp_path: Path) -> N
             cleaned.stdout
         )
         assert f"{path} is in use, and detaches itself" in cleaned.stdout
-        after = tables()
-        assert after["mounts"] == before["mounts"]
-        assert after["files"] == before["files"]
-    eventually(lambda: not changes(before))
+        after = leaks.look()
+        assert after.own("mount") == before.own("mount")
+        assert after.own("file") == before.own("file")
+    assert leaks.changes(before, patient=True) == []
 
 
 def test_a_mount_that_another_covers_is_left_alone(tmp_path: Path) -> None:
-    before = tables()
+    before = leaks.look()
     device = made(new_name())
     point = tmp_path / f"{PREFIX}mounted"
     with_file_system(device, point)
@@ -312,11 +310,11 @@ def test_a_mount_that_another_covers_is_left_alone(tmp_path: Path) -> None:
     finally:
         subprocess.run(["umount", str(point)], check=True)
     assert harness("clean").returncode == 0
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 def test_a_stopped_device_of_a_dead_owner_with_a_file_system(tmp_path: Path) -> None:
-    before = tables()
+    before = leaks.look()
     name = new_name()
     with run_of(name, tmp_path) as client:
         assert said(client)
@@ -329,7 +327,7 @@ def test_a_stopped_device_of_a_dead_owner_with_a_file_system(tmp_path: Path) -> 
 
 
 def test_a_device_that_does_not_answer_says_so_and_can_be_removed() -> None:
-    before = tables()
+    before = leaks.look()
     device = made(new_name())
     signal_all(processes_of(device.name), signal.SIGSTOP)
     with pytest.raises(TargetError, match=f"does not answer within 0 s .*--force {device.name}"):
@@ -339,22 +337,22 @@ def test_a_device_that_does_not_answer_says_so_and_can_be_removed() -> None:
     assert device.place.folder.is_dir()
     forced = harness("device", "remove", "--force", device.name)
     assert forced.returncode == 0, forced.stderr
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 def test_a_loop_device_whose_fuse_mount_somebody_took_away() -> None:
-    before = tables()
+    before = leaks.look()
     device = made(new_name())
     path = device.path
     kill_device(device)
     mounts.drop(device.place.file)
     assert (Path("/sys/block") / path.name / "loop/backing_file").read_text() == "/\n"
     assert f"detached {path}" in harness("clean").stdout
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 def test_a_loop_device_that_somebody_keeps_open() -> None:
-    before = tables()
+    before = leaks.look()
     device = made(new_name())
     path = device.path
     with path.open("rb"):
@@ -362,21 +360,21 @@ def test_a_loop_device_that_somebody_keeps_open() -> None:
             device.remove()
         kill_device(device)
         assert f"{path} is in use, and detaches itself" in harness("clean").stdout
-        assert tables()["files"] == before["files"]
-    eventually(lambda: not changes(before))
+        assert leaks.look().own("file") == before.own("file")
+    assert leaks.changes(before, patient=True) == []
 
 
 def test_ending_a_device_in_use_by_signal_does_not_hang() -> None:
-    before = tables()
+    before = leaks.look()
     device = made(new_name())
     with device.path.open("rb"):
         signal_all(processes_of(device.name), signal.SIGTERM)
         eventually(lambda: not device.place.is_alive(), 40)
-    eventually(lambda: not changes(before))
+    assert leaks.changes(before, patient=True) == []
 
 
 def test_several_cleans_at_once(others: Callable[[], None]) -> None:
-    before = tables()
+    before = leaks.look()
     for _ in range(3):
         kill_device(made(new_name()))
     cleans = [
@@ -389,20 +387,20 @@ def test_several_cleans_at_once(others: Callable[[], None]) -> None:
     for clean in cleans:
         _, errors = clean.communicate(timeout=120)
         assert (clean.returncode, errors) == (0, "")
-    assert changes(before) == []
+    assert leaks.changes(before) == []
     others()
 
 
 def test_a_clean_while_devices_are_made_and_removed(others: Callable[[], None]) -> None:
     """A device that is being made is never taken for a dead one."""
-    before = tables()
+    before = leaks.look()
     with process(sys.executable, "-c", CLEANS) as cleans:
         for _ in range(6):
             with live.created(small(), new_name()) as device:
                 assert device.stats()["valid"]
         assert cleans.poll() is None, "none was cleaned beside"
     assert harness("clean").returncode == 0
-    assert changes(before) == []
+    assert leaks.changes(before) == []
     others()
 
 
@@ -414,7 +412,7 @@ while True:
 
 
 def test_one_name_goes_to_one_device() -> None:
-    before = tables()
+    before = leaks.look()
     name = new_name()
     attempts = [
         process(
@@ -432,7 +430,7 @@ def test_one_name_goes_to_one_device() -> None:
     device = live.find(name)
     assert device.stats()["valid"]
     device.remove()
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 def test_a_lock_is_held_by_who_holds_it(tmp_path: Path) -> None:
@@ -516,13 +514,13 @@ def test_a_folder_that_something_is_mounted_in_stays(tmp_path: Path) -> None:
 
 
 def test_a_device_that_dies_in_use_is_told_at_the_end() -> None:
-    before = tables()
+    before = leaks.look()
     with (
         pytest.raises(TargetError, match="died"),
         live.created(small(), new_name()) as device,
     ):
         kill_device(device)
-    assert changes(before) == []
+    assert leaks.changes(before) == []
 
 
 def test_the_mark_of_a_loop_device_is_its_own(tmp_path: Path) -> None:

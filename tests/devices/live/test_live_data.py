@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import need
+from conftest import cleaning_alone, need
 from live_world import fsync_files_until_the_cut
 
 from harness.benchmarks import live_data, live_safety
@@ -29,7 +29,7 @@ from harness.errors import TargetError, TraceError
 from harness.paths import Project
 from harness.runs.cleaning import clean
 
-pytestmark = [pytest.mark.real, pytest.mark.root]
+pytestmark = [pytest.mark.servers, pytest.mark.root]
 
 by_name = pytest.mark.parametrize("drive", DRIVES, ids=lambda drive: drive.name.split()[0])
 BLOCK = 4096
@@ -348,6 +348,7 @@ def test_records_are_not_written_over_or_nowhere(project: Project, tmp_path: Pat
     assert (tmp_path / "good").exists()
 
 
+@cleaning_alone
 def test_a_killed_device_leaves_no_record_that_looks_whole(
     project: Project, tmp_path: Path
 ) -> None:

@@ -673,7 +673,7 @@ def test_a_step_that_reaches_a_neighbour(project: Project) -> None:
 def test_a_killed_run_leaves_partitions_and_the_next_one_removes_them(project: Project) -> None:
     claim(SSD, "mine", project)
     script = (
-        "import os, signal, sys; from pathlib import Path; from harness.devices import guard;"
+        "import os, signal, sys; from pathlib import Path; from harness.drives import guard;"
         "from harness.paths import Project;"
         "held = guard.claimed('mine', project=Project(Path(sys.argv[1])));"
         "held.__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
