@@ -116,16 +116,21 @@ def project() -> Project:
 
 
 @pytest.fixture(scope="session")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of inputs, made once per test run."""
-    return tmp_path_factory.mktemp("raw")
+def raw(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder of inputs, made once per test run: all workers of a run share it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "raw"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
 def smoke(raw: Path) -> JoinInputs:
-    """TPC-H at scale factor 0.01, with its expected join."""
-    inputs = join_inputs(raw, "smoke")
-    expected_join(raw, inputs)
+    """TPC-H at scale factor 0.01, with its expected join; the first who needs it makes it."""
+    with (raw / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        inputs = join_inputs(raw, "smoke")
+        expected_join(raw, inputs)
     return inputs
 
 

@@ -8,8 +8,8 @@ It looks at loop devices, mounts, everything below /run/flashlab (live devices a
 groups, folders of ours among the temporary ones, processes that work in any of these, and at the
 paths that a test names. Other test runs may be at work at the same time (pytest-xdist, another
 checkout): what is theirs is not counted. A row with this process's PREFIX is surely ours and has to
-be as it was at once; one that says nothing of whose it is gets some seconds, in which its owner
-would have cleaned it away.
+be as it was at once; one that says nothing of whose it is gets a minute, in which its owner would
+have cleaned it away.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from harness.system import cgroups, leases
 PREFIX: Final = f"t{os.getpid()}-"
 """Begins the names of what tests of this process make."""
 
-_LIMIT_S: Final = 15.0
+_LIMIT_S: Final = 60.0
 _TOKEN: Final = re.compile(r"/run/flashlab/.|/flashlab-[a-z-]*[0-9a-f]{16}\b")
 """What the harness makes: below its own folder, or with a lease's token in its name."""
 _MAY_GO: Final = re.compile(rf"{_TOKEN.pattern}|^loop loop\d+ /? ?\d?$")
@@ -64,15 +64,19 @@ def changes(before: Seen, *, patient: bool = False) -> list[str]:
     `patient`: ours get as much time as those that may be another's.
     """
     deadline = time.monotonic() + _LIMIT_S
+    found = _differences(before, look(*before.watched))
     while True:
-        now = look(*before.watched)
-        gone = {row for row in before.rows - now.rows if PREFIX in row or not _MAY_GO.search(row)}
-        found = (now.rows - before.rows) | gone
         surely_ours = any(PREFIX in row or row.startswith("watched ") for row in found)
         surely_ours &= not all(row.startswith("process ") for row in found)  # it may be ending
         if not found or (surely_ours and not patient) or time.monotonic() > deadline:
             return sorted(found)
         time.sleep(0.05)
+        found &= _differences(before, look(*before.watched))
+
+
+def _differences(before: Seen, now: Seen) -> set[str]:
+    gone = {row for row in before.rows - now.rows if PREFIX in row or not _MAY_GO.search(row)}
+    return gone | (now.rows - before.rows)
 
 
 @contextlib.contextmanager
@@ -90,7 +94,8 @@ def _rows(watched: tuple[Path, ...]) -> Iterator[str]:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         yield f"mount {line}"
     for top, folders, names in os.walk(registry.ROOT):  # looks at no file: nobody may serve it
-        yield from (f"file {top}/{name}" for name in (*folders, *names))
+        paths = (Path(top, name) for name in (*folders, *names))
+        yield from (f"file {path}" for path in paths if path != leases._root())  # that stays
     with contextlib.suppress(TargetError):  # a machine without control groups
         for group in cgroups.find_hierarchy().folder.glob("flashlab-*"):
             yield f"cgroup {group}"

@@ -91,6 +91,7 @@ def list_() -> None:
     """Lists live devices, dead ones included."""
     from harness.devices import live
     from harness.devices.live import registry
+    from harness.errors import UnknownName
 
     names = live.list_names()
     if not names:
@@ -100,7 +101,8 @@ def list_() -> None:
     for column in table.columns:
         column.overflow = "fold"
     for name in names:
-        table.add_row(name, *_row(registry.existing(name)))
+        with contextlib.suppress(UnknownName):  # removed meanwhile
+            table.add_row(name, *_row(registry.existing(name)))
     terminal().print(table)
 
 

@@ -264,7 +264,7 @@ def run(
     with open_lease() as lease:
         cgroup = lease.new_cgroup() if bounded else None
         own = account.new_folder(lease, Path(tempfile.gettempdir()))  # a socket's path is short
-        _prepare(data, settings, programs, account)
+        _prepare(data, settings, programs, account, own)
         log = own / "server.log"
         command = _command(programs, data, own, settings)
         begin = time.monotonic()
@@ -303,7 +303,7 @@ def check_pages(folder: Path, settings: InnodbSettings) -> PageCheck:
 
 
 def _prepare(
-    data: Path, settings: InnodbSettings, programs: Programs, account: private.Account
+    data: Path, settings: InnodbSettings, programs: Programs, account: private.Account, own: Path
 ) -> None:
     """Fills a new folder, or checks that a used one belongs to this server."""
     folders = [data] if settings.redo_folder is None else [data, settings.redo_folder.absolute()]
@@ -318,7 +318,7 @@ def _prepare(
     if any(data.iterdir()):
         _check_series(data, programs.release)
     else:
-        _install(data, settings, programs, account)
+        _install(data, settings, programs, account, own)
 
 
 def _check_series(data: Path, release: Release) -> None:
@@ -349,10 +349,14 @@ def _guessed(data: Path) -> str:
 
 
 def _install(
-    data: Path, settings: InnodbSettings, programs: Programs, account: private.Account
+    data: Path, settings: InnodbSettings, programs: Programs, account: private.Account, own: Path
 ) -> None:
-    """System tables in an empty folder; what was begun is removed if it fails."""
-    options = [f"--{name}={value}" for name, value in settings.options(programs.release).items()]
+    """System tables in an empty folder; what was begun is removed if it fails.
+
+    Temporary tables lie in `own`: where two servers begin at once, each deletes the other's.
+    """
+    chosen = {"tmpdir": str(own), **settings.options(programs.release)}
+    options = [f"--{name}={value}" for name, value in chosen.items()]
     if programs.release.product == MYSQL:
         command = [str(programs.server), "--no-defaults", "--initialize-insecure"]
     elif programs.installer is None:

@@ -157,7 +157,7 @@ def test_a_run_publishes_and_a_second_one_runs_nothing(
 def test_ctrl_c_keeps_what_is_finished_and_the_next_run_continues(
     harness_command: Command, checkout: Project
 ) -> None:
-    more = [*SMALL, "--set", "repetitions=6"]
+    more = [*SMALL, "--set", "repetitions=4"]
     journal = checkout.journal / "grace_hash_join" / "simulated" / "journal.jsonl"
     process = subprocess.Popen(
         [str(Path(sys.executable).with_name("harness")), *RUN, *more],
@@ -175,12 +175,12 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_continues(
     assert process.returncode == 2, stderr
     assert "points are finished and kept" in stderr.splitlines()[-1]
     lines = journal.read_text().splitlines()
-    assert 3 <= len(lines) < 36
+    assert 3 <= len(lines) < 24
     assert all(json.loads(line.split(" ", 1)[1]) for line in lines)
     again = harness_command(*RUN, *more)
     assert again.returncode == 0, again.stderr
     assert journal.read_text().splitlines()[: len(lines)] == lines
-    assert len(journal.read_text().splitlines()) == 36
+    assert len(journal.read_text().splitlines()) == 24
 
 
 def test_sigterm_removes_the_target(checkout: Project, tmp_path: Path) -> None:

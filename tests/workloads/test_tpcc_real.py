@@ -137,6 +137,7 @@ def test_what_is_loaded_is_what_the_rules_want(server: Server) -> None:
     assert broken(address) == []
 
 
+@pytest.mark.slow
 def test_the_standards_warehouse_is_loaded_whole(place: Path) -> None:
     """Clause 4.3.3.1, as the server sees it; and that twelve conditions hold before any run."""
     with mysql.new_folder(place) as folder, mysql.run(folder, SETTINGS) as fresh:

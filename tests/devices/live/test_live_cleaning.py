@@ -170,7 +170,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], No
         yield check
 
 
-MOMENTS = [pytest.param(seed, marks=() if seed < 8 else pytest.mark.slow) for seed in range(50)]
+# One of each victim; more of them by `make test-slow`.
+MOMENTS = [pytest.param(seed, marks=() if seed < 4 else pytest.mark.slow) for seed in range(50)]
 
 
 @pytest.mark.parametrize("seed", MOMENTS)
