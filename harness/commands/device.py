@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from harness import _core
 from harness.commands.console import terminal
 from harness.errors import BadParameter
 from harness.units import format_bytes, parse_size_option
@@ -146,7 +147,8 @@ def stats(
 
 @app.command("trim-policy")
 def trim_policy(
-    name: NameArgument, policy: Annotated[str, typer.Argument(help="none or immediate")] = ""
+    name: NameArgument,
+    policy: Annotated[str, typer.Argument(help=", ".join(_core.policy_names("trim")))] = "",
 ) -> None:
     """Shows or changes how a drive handles TRIM."""
     _say(_find(name).trim_policy(policy) or "a hard disk has none")

@@ -1,6 +1,6 @@
 // The hash join of PostgreSQL that does not fit into memory, as the I/O and the CPU time that it
 // costs, again and again over one file system and one drive that age meanwhile
-// (papers/trim_fallocate.md; PostgreSQL 12 to 17, nodeHashjoin, buffile).
+// (docs/papers/trim_fallocate.md; PostgreSQL 12 to 17, nodeHashjoin, buffile).
 //
 //  - Partition phase: the inner table, then the outer one is read and each tuple written to its
 //    batch's file, all files of a side growing together, 8 KiB at a time; the first batch stays in

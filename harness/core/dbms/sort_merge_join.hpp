@@ -1,6 +1,6 @@
 // The sort-merge join of PostgreSQL, as the I/O and the CPU time that it costs: per client two
 // external sorts (run formation, merges by plan) and then both last merges on the fly, N clients
-// side by side on one device (papers/sort_merge_join.md; PostgreSQL 9.4 and 15, tuplesort,
+// side by side on one device (docs/papers/sort_merge_join.md; PostgreSQL 9.4 and 15, tuplesort,
 // logtape).
 #pragma once
 

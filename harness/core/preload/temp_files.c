@@ -3,7 +3,7 @@
  * unmodified server: LD_PRELOAD=temp_files.so FLASHLAB_TEMP_FILE_BYTES=N server ...
  *
  * What it does, for a file that an open with O_CREAT leaves empty and whose name contains
- * "pgsql_tmp" (papers/trim_fallocate.md, the variant of PostgreSQL with fallocate):
+ * "pgsql_tmp" (docs/papers/trim_fallocate.md, the variant of PostgreSQL with fallocate):
  *
  *   after the open    fallocate(FALLOC_FL_KEEP_SIZE, 0, N): the blocks, not the size
  *   before the close  ftruncate to the size that it has: frees the blocks behind it
