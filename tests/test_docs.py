@@ -63,9 +63,9 @@ def named_paths(text: str) -> Iterator[str]:
     for quoted in re.findall(r"`([^`\n]+)`", text):
         for word in quoted.split():
             path = re.sub(r"(::.*|[:,;.)]+)$", "", word.strip("()"))
-            if "/" in path and re.fullmatch(r"[\w./<>*{},\[\]-]+", path):
-                if path.split("/")[0] in tops:
-                    yield path
+            is_path = "/" in path and re.fullmatch(r"[\w./<>*{},\[\]-]+", path)
+            if is_path and path.split("/")[0] in tops:
+                yield path
 
 
 def patterns(path: str) -> list[re.Pattern[str]]:
