@@ -1,7 +1,7 @@
 // Grace and hybrid hash join (Kitsuregawa et al. 1983; DeWitt et al., SIGMOD 1984; Shapiro, TODS
 // 1986) as in docs/papers/grace_hash_join.md: partition both inputs, then join each pair of
-// partitions through an in-memory table, with dynamic role reversal, recursive partitioning of pairs
-// that do not fit, and a block nested loop for those that no hash function can split.
+// partitions through an in-memory table, with dynamic role reversal, recursive partitioning of
+// pairs that do not fit, and a block nested loop for those that no hash function can split.
 #pragma once
 
 #include <span>
