@@ -62,6 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not _takes_long(item))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A pytest-xdist that keeps no group together (3.8 with pytest 9.2) would say nothing of it."""
+    if getattr(session.config.option, "loadgroup", False):
+        grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        assert all("@" in item.nodeid for item in grouped), "pytest-xdist does not see the groups"
+
+
 def _shares_a_module_s(item: pytest.Item) -> bool:
     """Whether it uses a fixture that is made once in a module."""
     info = getattr(item, "_fixtureinfo", None)  # of functions; there is no other way to ask

@@ -55,7 +55,7 @@ def _execute(project: Project, name: str, made: fresh.Made) -> None:
     if not made.is_fresh(name, shown, page):
         from harness.runs import notebooks
 
-        notebooks.execute(project, name, {"tier": "simulated"})
+        notebooks.execute(project, name, {})
         made.note(name, shown)
 
 
