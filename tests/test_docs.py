@@ -63,8 +63,8 @@ def named_paths(text: str) -> Iterator[str]:
     for quoted in re.findall(r"`([^`\n]+)`", text):
         for word in quoted.split():
             path = re.sub(r"(::.*|[:,;.)]+)$", "", word.strip("()"))
-            looks_like_one = "/" in path and re.fullmatch(r"[\w./<>*{},\[\]-]+", path)
-            if looks_like_one and path.split("/")[0] in tops:
+            is_path = "/" in path and re.fullmatch(r"[\w./<>*{},\[\]-]+", path)
+            if is_path and path.split("/")[0] in tops:
                 yield path
 
 
