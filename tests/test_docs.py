@@ -68,7 +68,7 @@ def named_paths(text: str) -> Iterator[str]:
                 yield path
 
 
-def patterns(path: str) -> list[re.Pattern[str]]:
+def patterns(path: str) -> list[str]:
     """As regular expressions: <name> and NAME stand for anything, {a,b} for two paths, [ch] too."""
     if braces := re.search(r"\{([^}]*)\}", path):
         begin, end = path[: braces.start()], path[braces.end() :]
@@ -78,22 +78,18 @@ def patterns(path: str) -> list[re.Pattern[str]]:
         part if part.startswith("[") else r"[^/]+" if i % 2 else re.escape(part)
         for i, part in enumerate(parts)
     )
-    return [re.compile(made)]
+    return [made]
 
 
 def is_there(path: str, page: Path) -> bool:
     """Whether all that the path stands for is in the repository, or is made by a command."""
     here = page.parent.relative_to(REPOSITORY).as_posix()
     prefixes = [*PREFIXES, "" if here == "." else f"{here}/"]
-    return all(
-        any(
-            re.fullmatch(re.escape(prefix) + pattern.pattern + re.escape(ending), name)
-            for prefix in prefixes
-            for ending in ENDINGS
-            for name in files()
-        )
-        for pattern in patterns(path)
-    ) or (bool(re.fullmatch(r"[\w./-]+", path)) and is_made(path))
+    begin, end = ("|".join(map(re.escape, each)) for each in (prefixes, ENDINGS))
+    whole = [re.compile(f"(?:{begin})(?:{pattern})(?:{end})") for pattern in patterns(path)]
+    if all(any(pattern.fullmatch(name) for name in files()) for pattern in whole):
+        return True
+    return bool(re.fullmatch(r"[\w./-]+", path)) and is_made(path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
