@@ -38,6 +38,7 @@ from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_tpcc import written
 from harness.experiments.msdj_tpcc.grid import Cell, Parameters
 from harness.experiments.msdj_tpcc.written import Layout
+from harness.experiments.variants import overrides_of
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
@@ -101,7 +102,7 @@ def _drive_bytes(v: Cell) -> int:
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """One mode with one journal: ageing, load, warm-up, and the measured interval."""
-    return run_point(Cell.of(point), bench, raw, parameters.overrides_of(Cell.of(point).variant))
+    return run_point(Cell.of(point), bench, raw, overrides_of(Cell.of(point), parameters.variants))
 
 
 def run_point(
