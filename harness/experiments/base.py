@@ -345,8 +345,7 @@ class Grid(Protocol):
 class Study:
     """What most experiments have in common; a room need not say it again.
 
-    A study is made from its grid, what draws its results, and the tools that it has. `room`: bytes
-    that a cell stores at most on its device; of a model that stores nothing, none.
+    A study is made from its grid, what draws its results, and the tools that it has.
     """
 
     runs: Mapping[str, RunPoint] = {}
@@ -357,17 +356,21 @@ class Study:
         grid: Grid,
         draw: Callable[[Results], dict[str, Figure]],
         *,
-        room: Callable[[Any], int] = lambda _: 0,
         agreement: Agreement | None = None,
         calibration: Calibration | None = None,
         benchmarks: Mapping[str, Sequence[Benchmark]] = MappingProxyType({}),
     ) -> None:
         self._grid = grid
         self._draw = draw
-        self._room = room
         self.agreement = agreement
         self.calibration = calibration
         self.benchmarks = benchmarks
+
+    @staticmethod
+    def room(cell: Any, /) -> int:
+        """Bytes that a cell stores at most on its device: none, of a model that stores nothing."""
+        del cell
+        return 0
 
     @property
     def name(self) -> str:
@@ -386,7 +389,7 @@ class Study:
     def needed_bytes(self, parameters: Any, point: Point) -> int:
         """Room for all that the point's cell stores."""
         del parameters
-        return self._room(point.cell)
+        return self.room(point.cell)
 
     def figures(self, results: Results) -> dict[str, Figure]:
         """All that the results at hand can fill."""

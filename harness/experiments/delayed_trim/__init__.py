@@ -25,6 +25,8 @@ class DelayedTrim(Study):
     notebook = "50_delayed_trim.ipynb"
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     roles = (DriveRole("ssd", rotational=False, needs_trim=True),)
+    room = staticmethod(real.needed_bytes)
+    """What is written; a model in virtual time stores none of it."""
 
     def modelled(self, point: Point) -> Point:
         """A model has no TRIM policy of its own: it takes the ordinary one."""
@@ -45,10 +47,5 @@ class DelayedTrim(Study):
 
 
 EXPERIMENT: Final = DelayedTrim(
-    grid,
-    figures.draw,
-    room=real.needed_bytes,
-    agreement=AGREEMENT,
-    calibration=CALIBRATION,
-    benchmarks=BENCHMARKS,
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )

@@ -26,6 +26,8 @@ class GraceHashJoin(Study):
     notebook = "10_grace_hash_join.ipynb"
     runs = MappingProxyType(dict.fromkeys(("simulated", "emulated", "hardware"), run.run))
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
+    room = staticmethod(run.needed_bytes)
+    """For both inputs and every user's partitions."""
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """Every combination that a figure, a claim or a variant needs, each once."""
@@ -38,6 +40,4 @@ class GraceHashJoin(Study):
         return inputs.digest
 
 
-EXPERIMENT: Final = GraceHashJoin(
-    grid, figures.draw, room=run.needed_bytes, agreement=AGREEMENT, benchmarks=BENCHMARKS
-)
+EXPERIMENT: Final = GraceHashJoin(grid, figures.draw, agreement=AGREEMENT, benchmarks=BENCHMARKS)

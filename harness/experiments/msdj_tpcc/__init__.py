@@ -33,6 +33,8 @@ class MsdjTpcc(Study):
             with_fdp=", with the journal on a second FDP namespace (hardware/msdj)",
         ),
     )
+    room = staticmethod(real.needed_bytes)
+    """The whole drive, which is aged, or room for the database as it grows."""
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's modes with both journals on every drive, and the variants.
@@ -52,10 +54,5 @@ class MsdjTpcc(Study):
 
 
 EXPERIMENT: Final = MsdjTpcc(
-    grid,
-    figures.draw,
-    room=real.needed_bytes,
-    agreement=AGREEMENT,
-    calibration=CALIBRATION,
-    benchmarks=BENCHMARKS,
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )

@@ -123,18 +123,17 @@ def run_point(
     mode = page_writes.find(v.mode)
     _check(v, mode)
     mysql.find_programs()
+    request = DeviceRequest(
+        device=v.device,
+        needed_bytes=needed_bytes(v),
+        overrides={**(overrides or {}), **placement(mode)},
+        seed=v.seed,
+        size_bytes=v.device_bytes,
+    )
     traces = raw.absolute() / "msdj_tpcc"
     traces.mkdir(parents=True, exist_ok=True)
     with (
-        bench.open_device(
-            DeviceRequest(
-                device=v.device,
-                needed_bytes=needed_bytes(v),
-                overrides={**(overrides or {}), **placement(mode)},
-                seed=v.seed,
-                size_bytes=v.device_bytes,
-            )
-        ) as device,
+        bench.open_device(request) as device,
         leases.open_lease() as lease,
         _redo_folder(v, raw) as redo,
     ):

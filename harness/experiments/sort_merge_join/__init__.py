@@ -28,6 +28,8 @@ class SortMergeJoin(Study):
     notebook = "20_sort_merge_join.ipynb"
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
+    room = staticmethod(real.needed_bytes)
+    """For all clients' temporary files."""
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's grid, and the what-ifs of the simulated tier."""
@@ -41,10 +43,5 @@ class SortMergeJoin(Study):
 
 
 EXPERIMENT: Final = SortMergeJoin(
-    grid,
-    figures.draw,
-    room=real.needed_bytes,
-    agreement=AGREEMENT,
-    calibration=CALIBRATION,
-    benchmarks=BENCHMARKS,
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )

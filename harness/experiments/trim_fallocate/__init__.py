@@ -24,6 +24,8 @@ class TrimFallocate(Study):
     notebook = "30_trim_fallocate_matrix.ipynb"
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     roles = (DriveRole("ssd", rotational=False, min_bytes=5 << 30, needs_trim=True),)
+    room = staticmethod(real.needed_bytes)
+    """For all temporary files of one repetition."""
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """All repetitions, and the pauses between them."""
@@ -33,10 +35,5 @@ class TrimFallocate(Study):
 
 
 EXPERIMENT: Final = TrimFallocate(
-    grid,
-    figures.draw,
-    room=real.needed_bytes,
-    agreement=AGREEMENT,
-    calibration=CALIBRATION,
-    benchmarks=BENCHMARKS,
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )
