@@ -10,6 +10,16 @@ from harness.errors import DataFolderError
 _MARKERS = ("dvc.yaml", "params.yaml", "pyproject.toml")
 
 
+class _Below:
+    """A place in a checkout, by its path below the root."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, project: Project, _: type[Project]) -> Path:
+        return project.root / self._path
+
+
 @dataclass(frozen=True)
 class Project:
     """A checkout of the package.
@@ -19,65 +29,41 @@ class Project:
 
     root: Path
 
-    @property
-    def params(self) -> Path:
-        """The parameters of all experiments."""
-        return self.root / "params.yaml"
+    params = _Below("params.yaml")
+    """The parameters of all experiments."""
 
-    @property
-    def notebooks(self) -> Path:
-        """One notebook per paper."""
-        return self.root / "notebooks"
+    notebooks = _Below("notebooks")
+    """One notebook per paper."""
 
-    @property
-    def profiles(self) -> Path:
-        """Device and host profiles."""
-        return self.root / "hardware" / "profiles"
+    profiles = _Below("hardware/profiles")
+    """Device and host profiles."""
 
-    @property
-    def published(self) -> Path:
-        """The papers' numbers and claims."""
-        return self.root / "data" / "published"
+    published = _Below("data/published")
+    """The papers' numbers and claims."""
 
-    @property
-    def journal(self) -> Path:
-        """Finished points, local to this checkout."""
-        return self.root / "data" / "journal"
+    journal = _Below("data/journal")
+    """Finished points, local to this checkout."""
 
-    @property
-    def raw(self) -> Path:
-        """Inputs and traces."""
-        return self.root / "data" / "raw"
+    raw = _Below("data/raw")
+    """Inputs and traces."""
 
-    @property
-    def results(self) -> Path:
-        """One table per experiment and tier."""
-        return self.root / "data" / "results"
+    results = _Below("data/results")
+    """One table per experiment and tier."""
 
-    @property
-    def figures(self) -> Path:
-        """Figures, one folder per experiment."""
-        return self.root / "data" / "figures"
+    figures = _Below("data/figures")
+    """Figures, one folder per experiment."""
 
-    @property
-    def metrics(self) -> Path:
-        """Numbers that DVC compares between versions."""
-        return self.root / "data" / "metrics"
+    metrics = _Below("data/metrics")
+    """Numbers that DVC compares between versions."""
 
-    @property
-    def code(self) -> Path:
-        """What each study's results depend on, as digests."""
-        return self.root / "data" / "code"
+    code = _Below("data/code")
+    """What each study's results depend on, as digests."""
 
-    @property
-    def build(self) -> Path:
-        """Everything that is made and not kept."""
-        return self.root / "build"
+    build = _Below("build")
+    """Everything that is made and not kept."""
 
-    @property
-    def report(self) -> Path:
-        """Executed notebooks and the HTML report."""
-        return self.build / "report"
+    report = _Below("build/report")
+    """Executed notebooks and the HTML report."""
 
 
 def find_project(start: Path | None = None) -> Project:

@@ -110,7 +110,7 @@ class EmulatedDrive(Drive):
         expected_s: Mapping[str, float],
         least_slowdown: int = 1,
     ) -> None:
-        super().__init__(_EmulatedTarget(device))
+        super().__init__(_EmulatedTarget(device.path, device.size_bytes))
         self._device = device
         self._timeless = "virtual" if flash else "none"
         self._expected_s = expected_s
@@ -186,18 +186,15 @@ def _check_host(phase: Phase, run: FioRun, seen: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class _EmulatedTarget:
+class _Place:
+    """Where a target is, and how large: of a device or file that stays as it is."""
+
+    path: Path
+    size_bytes: int
+
+
+class _EmulatedTarget(_Place):
     """A live device may be overwritten as long as nobody has mounted it."""
-
-    device: LiveDevice
-
-    @property
-    def path(self) -> Path:
-        return self.device.path
-
-    @property
-    def size_bytes(self) -> int:
-        return self.device.size_bytes
 
     def permit(self, step: str, written_bytes: int) -> None:
         del written_bytes
@@ -205,19 +202,8 @@ class _EmulatedTarget:
             raise TargetError(f"{step}: {self.path} is mounted at {found[0].point}: unmount it")
 
 
-@dataclass(frozen=True)
-class FileTarget:
+class _FileTarget(_Place):
     """A scratch file or loop device, which must go on carrying our marker."""
-
-    scratch: Scratch
-
-    @property
-    def path(self) -> Path:
-        return self.scratch.path
-
-    @property
-    def size_bytes(self) -> int:
-        return self.scratch.size_bytes
 
     def permit(self, step: str, written_bytes: int) -> None:
         del written_bytes
@@ -228,7 +214,7 @@ class FileTarget:
 
 def file_drive(target: Scratch) -> Drive:
     """A scratch target as a drive: what lies behind the marker."""
-    return Drive(FileTarget(target), HEADER_BYTES)
+    return Drive(_FileTarget(target.path, target.size_bytes), HEADER_BYTES)
 
 
 def emulated_drive(

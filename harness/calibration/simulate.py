@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.calibration.jobs import DriveJob, JobPlan, join, plan_for, rates_of
 from harness.devices.model import OPS, Device, Job, Run
 from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile
 from harness.devices.scaling import scaled_to
+from harness.workloads.traces.base import SECTOR_BYTES, Chunk
 
 _LARGEST_FLASH: Final = 8 << 30
-_SECTOR: Final = 512
 _SEED: Final = 1
 _MORE: Final = 4
 _ENDS_RATIO: Final = 0.01
-
-
-@dataclass(frozen=True)
-class _Requests:
-    """A piece of a trace: equally long 1-D arrays, as device.model.TraceChunk has them."""
-
-    time_ns: NDArray[np.int64]
-    op: NDArray[np.uint8]
-    lba: NDArray[np.int64]
-    sectors: NDArray[np.int64]
-    stream: NDArray[np.uint16]
-    fua: NDArray[np.bool_]
 
 
 def simulated(profile: DeviceProfile, plan: JobPlan, jobs: Iterable[DriveJob]) -> dict[str, float]:
@@ -115,7 +102,7 @@ def _run(device: Device, job: DriveJob, *, rows: bool) -> Run:
     )
 
 
-def _requests(job: DriveJob, begin: int, end: int) -> _Requests:
+def _requests(job: DriveJob, begin: int, end: int) -> Chunk:
     blocks = (end - begin) // job.block_bytes
     if job.pattern == "backward":  # fio begins at the begin, and then at the end
         at = -np.arange(job.requests, dtype=np.int64) % blocks
@@ -125,11 +112,12 @@ def _requests(job: DriveJob, begin: int, end: int) -> _Requests:
         at = random.integers(0, most, job.requests)
         at = np.where(random.random(job.requests) < 0.5, at, blocks - 1 - at)
     n = len(at)
-    return _Requests(
+    return Chunk(
         time_ns=np.zeros(n, np.int64),
         op=np.full(n, OPS.index(job.op), np.uint8),
-        lba=(begin + at * job.block_bytes) // _SECTOR,
-        sectors=np.full(n, job.block_bytes // _SECTOR, np.int64),
+        lba=(begin + at * job.block_bytes) // SECTOR_BYTES,
+        sectors=np.full(n, job.block_bytes // SECTOR_BYTES, np.int64),
         stream=np.zeros(n, np.uint16),
         fua=np.zeros(n, np.bool_),
+        first_line=1,
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, get_type_hints
 
 import numpy as np
@@ -266,10 +267,8 @@ class Experiment(Protocol):
     that function's imports (runs/code). What a study has not is empty or None.
     """
 
-    name: str
     title: str
     notebook: str
-    parameters: type[BaseModel]
     runs: Mapping[str, RunPoint]
 
     agreement: Agreement | None
@@ -277,6 +276,16 @@ class Experiment(Protocol):
     benchmarks: Mapping[str, Sequence[Benchmark]]
     """By the name of their group in `make bench`, which is the study's unless it is about more."""
     roles: Sequence[DriveRole]
+
+    @property
+    def name(self) -> str:
+        """By which the table of experiments knows it."""
+        ...
+
+    @property
+    def parameters(self) -> type[BaseModel]:
+        """What params.yaml says of it, and a user may set."""
+        ...
 
     @property
     def tiers(self) -> tuple[str, ...]:
@@ -319,14 +328,72 @@ class Experiment(Protocol):
         ...
 
 
+class Grid(Protocol):
+    """The module of a study that has its parameters and its points."""
+
+    @property
+    def Parameters(self) -> type[BaseModel]:  # noqa: N802 - a class of the module
+        """See `Experiment.parameters`."""
+        ...
+
+    @property
+    def points(self) -> Callable[..., Sequence[Point]]:
+        """Of parameters and the names of devices: see `Experiment.points`."""
+        ...
+
+
 class Study:
-    """What most experiments have in common; a room need not say it again."""
+    """What most experiments have in common; a room need not say it again.
+
+    A study is made from its grid, what draws its results, and the tools that it has.
+    """
 
     runs: Mapping[str, RunPoint] = {}
-    agreement: Agreement | None = None
-    calibration: Calibration | None = None
-    benchmarks: Mapping[str, Sequence[Benchmark]] = {}
     roles: Sequence[DriveRole] = ()
+
+    def __init__(
+        self,
+        grid: Grid,
+        draw: Callable[[Results], dict[str, Figure]],
+        *,
+        agreement: Agreement | None = None,
+        calibration: Calibration | None = None,
+        benchmarks: Mapping[str, Sequence[Benchmark]] = MappingProxyType({}),
+    ) -> None:
+        self._grid = grid
+        self._draw = draw
+        self.agreement = agreement
+        self.calibration = calibration
+        self.benchmarks = benchmarks
+
+    @staticmethod
+    def room(cell: Any, /) -> int:
+        """Bytes that a cell stores at most on its device: none, of a model that stores nothing."""
+        del cell
+        return 0
+
+    @property
+    def name(self) -> str:
+        """That of its package, where a room does not say another."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def parameters(self) -> type[BaseModel]:
+        """The grid's."""
+        return self._grid.Parameters
+
+    def points(self, parameters: Any, bench: Bench) -> Sequence[Point]:
+        """Every setting that a figure or a claim needs, each once."""
+        return self._grid.points(parameters, bench.devices)
+
+    def needed_bytes(self, parameters: Any, point: Point) -> int:
+        """Room for all that the point's cell stores."""
+        del parameters
+        return self.room(point.cell)
+
+    def figures(self, results: Results) -> dict[str, Figure]:
+        """All that the results at hand can fill."""
+        return self._draw(results)
 
     @property
     def tiers(self) -> tuple[str, ...]:

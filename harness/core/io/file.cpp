@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -23,6 +22,7 @@
 #endif
 
 #include "base/check.hpp"
+#include "io/at_once.hpp"
 
 namespace flashlab::io {
 
@@ -48,7 +48,7 @@ class RealClock {
 };
 
 // One transfer at a time, done when submit() returns.
-class SyncChannel final : public Channel {
+class SyncChannel final : public AtOnceChannel {
  public:
   SyncChannel(int fd, RealClock clock, const Cancel& cancel)
       : fd_(fd), clock_(clock), cancel_(cancel) {}
@@ -67,25 +67,16 @@ class SyncChannel final : public Channel {
       if (n == 0) throw_errno(t.op == Op::write ? ENOSPC : EIO, "transfer ended early");
       moved += static_cast<std::size_t>(n);
     }
-    completed_.push_back(t.tag);
-  }
-
-  Tag wait() override {
-    FLASHLAB_CHECK(!completed_.empty());
-    const Tag tag = completed_.front();
-    completed_.pop_front();
-    return tag;
+    done(t.tag);
   }
 
   void drain() noexcept override {}
   Nanos now() override { return clock_.now(); }
-  void compute(Nanos /*cpu*/) override {}
 
  private:
   int fd_;
   RealClock clock_;
   const Cancel& cancel_;
-  std::deque<Tag> completed_;
 };
 
 #ifdef FLASHLAB_HAVE_LIBURING

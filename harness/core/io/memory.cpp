@@ -1,15 +1,15 @@
 #include "io/memory.hpp"
 
 #include <algorithm>
-#include <deque>
 
 #include "base/check.hpp"
+#include "io/at_once.hpp"
 
 namespace flashlab::io {
 
 namespace {
 
-class MemoryChannel final : public Channel {
+class MemoryChannel final : public AtOnceChannel {
  public:
   MemoryChannel(std::span<std::byte> data, Bytes block, std::uint32_t depth, const Cancel& cancel)
       : data_(data), block_(block), depth_(depth), cancel_(cancel) {}
@@ -17,7 +17,7 @@ class MemoryChannel final : public Channel {
   void submit(const Transfer& t) override {
     cancel_.check();
     const auto offset = static_cast<std::size_t>(t.offset.count());
-    FLASHLAB_CHECK(completed_.size() < depth_);
+    FLASHLAB_CHECK(unreported() < depth_);
     FLASHLAB_CHECK(t.offset % block_ == Bytes{0} &&
                    t.buffer.size() % static_cast<std::size_t>(block_.count()) == 0);
     FLASHLAB_CHECK(offset + t.buffer.size() <= data_.size());
@@ -27,17 +27,10 @@ class MemoryChannel final : public Channel {
     } else {
       std::copy(here.begin(), here.end(), t.buffer.begin());
     }
-    completed_.push_back(t.tag);
+    done(t.tag);
   }
 
-  Tag wait() override {
-    FLASHLAB_CHECK(!completed_.empty());
-    const Tag tag = completed_.front();
-    completed_.pop_front();
-    return tag;
-  }
-
-  void drain() noexcept override { completed_.clear(); }
+  void drain() noexcept override { forget(); }
 
   Nanos now() override {
     using std::chrono::nanoseconds;
@@ -45,14 +38,11 @@ class MemoryChannel final : public Channel {
     return Nanos{std::chrono::duration_cast<nanoseconds>(since).count()};
   }
 
-  void compute(Nanos /*cpu*/) override {}
-
  private:
   std::span<std::byte> data_;
   Bytes block_;
   std::uint32_t depth_;
   const Cancel& cancel_;
-  std::deque<Tag> completed_;
 };
 
 }  // namespace

@@ -7,42 +7,26 @@ work can be made shorter. The tables, figure 2 and the latencies run on a live d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from matplotlib.figure import Figure
-
-from harness.experiments.base import Cost, DriveRole, Measurement, Point, Results, Study
+from harness.experiments.base import Cost, DriveRole, Measurement, Point, Study
 from harness.experiments.delayed_trim import figures, grid, model, real
 from harness.experiments.delayed_trim.agreement import AGREEMENT
 from harness.experiments.delayed_trim.benchmarks import BENCHMARKS
 from harness.experiments.delayed_trim.calibrate import CALIBRATION
-from harness.tiers.base import Bench
 
 
 class DelayedTrim(Study):
     """The experiment."""
 
-    name = "delayed_trim"
     title = "Delayed TRIM in an OpenSSD FTL"
     notebook = "50_delayed_trim.ipynb"
-    parameters = grid.Parameters
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
-    agreement = AGREEMENT
-    calibration = CALIBRATION
-    benchmarks = BENCHMARKS
     roles = (DriveRole("ssd", rotational=False, needs_trim=True),)
-
-    def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
-        """Every setting that a figure or a claim needs, each once."""
-        return grid.points(parameters, bench.devices)
-
-    def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
-        """What is written; a model in virtual time stores none of it."""
-        del parameters
-        return real.needed_bytes(grid.Cell.of(point))
+    room = staticmethod(real.needed_bytes)
+    """What is written; a model in virtual time stores none of it."""
 
     def modelled(self, point: Point) -> Point:
         """A model has no TRIM policy of its own: it takes the ordinary one."""
@@ -61,9 +45,7 @@ class DelayedTrim(Study):
         time_s = float(expected.metrics.get("total_ms", 0.0)) / 1e3 + duration_s
         return Cost(whole + before + round(in_time), time_s)
 
-    def figures(self, results: Results) -> dict[str, Figure]:
-        """One figure for each kind of point that there are results of."""
-        return figures.draw(results)
 
-
-EXPERIMENT: Final = DelayedTrim()
+EXPERIMENT: Final = DelayedTrim(
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+)

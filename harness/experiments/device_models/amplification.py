@@ -8,6 +8,7 @@ block is needed; what else a profile says (timing) decides nothing here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from harness.devices import waf_theory
@@ -119,15 +120,11 @@ def _writes(v: Cell, device: Device, *, overwrites: float, seed: int = 0) -> Job
 
 
 def _hot_cold_writes(v: HotColdCell, device: Device, *, overwrites: float, seed: int) -> Job:
-    return Job(
-        op="write",
+    return replace(
+        _writes(v, device, overwrites=overwrites, seed=seed),
         pattern="hot_cold",
-        block_bytes=PAGE_BYTES,
-        queue_depth=_DEPTH,
-        requests=round(_pages(device) * overwrites),
         hot_data_ratio=v.hot_data_ratio,
         hot_access_ratio=v.hot_access_ratio,
-        seed=1000 * _seed(v) + seed,
     )
 
 

@@ -11,9 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from matplotlib.figure import Figure
-
-from harness.experiments.base import DriveRole, Point, Results, Study
+from harness.experiments.base import DriveRole, Point, Study
 from harness.experiments.grace_hash_join import figures, grid, run
 from harness.experiments.grace_hash_join.agreement import AGREEMENT
 from harness.experiments.grace_hash_join.benchmarks import BENCHMARKS
@@ -24,29 +22,16 @@ from harness.workloads.tpch import expected_join, join_inputs
 class GraceHashJoin(Study):
     """The experiment."""
 
-    name = "grace_hash_join"
     title = "Grace hash join on HDD and SSD"
     notebook = "10_grace_hash_join.ipynb"
-    parameters = grid.Parameters
-    runs = MappingProxyType(
-        {
-            "simulated": run.run,
-            "emulated": run.run,
-            "hardware": run.run,
-        }
-    )
-    agreement = AGREEMENT
-    benchmarks = BENCHMARKS
+    runs = MappingProxyType(dict.fromkeys(("simulated", "emulated", "hardware"), run.run))
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
+    room = staticmethod(run.needed_bytes)
+    """For both inputs and every user's partitions."""
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """Every combination that a figure, a claim or a variant needs, each once."""
         return grid.points(parameters, bench.devices, what_if=bench.tier == "simulated")
-
-    def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
-        """Room for both inputs and every user's partitions."""
-        del parameters
-        return run.needed_bytes(grid.Cell.of(point))
 
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """Digest of the TPC-H records. Joins them, too, once and before any point needs it."""
@@ -54,9 +39,5 @@ class GraceHashJoin(Study):
         expected_join(raw, inputs)
         return inputs.digest
 
-    def figures(self, results: Results) -> dict[str, Figure]:
-        """The paper's three figures, where the time goes, and what the variants change."""
-        return figures.draw(results)
 
-
-EXPERIMENT: Final = GraceHashJoin()
+EXPERIMENT: Final = GraceHashJoin(grid, figures.draw, agreement=AGREEMENT, benchmarks=BENCHMARKS)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.experiments import base
 from harness.experiments.base import Point, points_of
 from harness.experiments.fields import SizeText, checked, one_of
+from harness.experiments.variants import overrides_of
 from harness.units import format_bytes, parse_bytes
 from harness.workloads.tpch import scale_factor
 
@@ -77,13 +78,8 @@ class Cell(base.Cell):
 
 def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> list[Point]:
     """Every setting once, in a fixed order; `what_if` adds the variants."""
-
-    def depends(cell: Cell) -> dict[str, str]:
-        variant = parameters.variants.get(cell.variant)
-        return dict(variant.overrides) if variant else {}
-
     cells = _settings(parameters, devices, what_if=what_if)
-    return points_of(cells, _label, depends)
+    return points_of(cells, _label, lambda cell: overrides_of(cell, parameters.variants))
 
 
 def _settings(p: Parameters, devices: Sequence[str], *, what_if: bool) -> Iterator[Cell]:

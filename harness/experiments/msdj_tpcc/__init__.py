@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
-from matplotlib.figure import Figure
-
 from harness.dbms import page_writes
-from harness.experiments.base import Cost, DriveRole, Measurement, Point, Results, Study
+from harness.experiments.base import Cost, DriveRole, Measurement, Point, Study
 from harness.experiments.msdj_tpcc import figures, grid, model, real
 from harness.experiments.msdj_tpcc.agreement import AGREEMENT
 from harness.experiments.msdj_tpcc.benchmarks import BENCHMARKS
@@ -24,14 +22,9 @@ from harness.tiers.base import Bench
 class MsdjTpcc(Study):
     """The experiment."""
 
-    name = "msdj_tpcc"
     title = "TPC-C on a multi-streamed data journal"
     notebook = "40_msdj_tpcc.ipynb"
-    parameters = grid.Parameters
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
-    agreement = AGREEMENT
-    calibration = CALIBRATION
-    benchmarks = BENCHMARKS
     roles = (
         DriveRole(
             "ssd",
@@ -40,21 +33,18 @@ class MsdjTpcc(Study):
             with_fdp=", with the journal on a second FDP namespace (hardware/msdj)",
         ),
     )
+    room = staticmethod(real.needed_bytes)
+    """The whole drive, which is aged, or room for the database as it grows."""
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's modes with both journals on every drive, and the variants.
 
         Raises TargetError for a mode that real drives were not given what they need for.
         """
-        found = grid.points(parameters, bench.devices)
+        found = super().points(parameters, bench)
         for cell in map(grid.Cell.of, found):
             bench.check_placement(cell.device, real.placement(page_writes.find(cell.mode)))
         return found
-
-    def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
-        """The whole drive, which is aged, or room for the database as it grows."""
-        del parameters
-        return real.needed_bytes(grid.Cell.of(point))
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """What the model's host wrote; the intervals are given."""
@@ -62,9 +52,7 @@ class MsdjTpcc(Study):
         time_s = float(v["measured_s"]) + float(v["warm_up_s"])
         return Cost(int(expected.metrics["host_written_bytes"]), time_s)
 
-    def figures(self, results: Results) -> dict[str, Figure]:
-        """The paper's figures, beside its claims."""
-        return figures.draw(results)
 
-
-EXPERIMENT: Final = MsdjTpcc()
+EXPERIMENT: Final = MsdjTpcc(
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+)

@@ -13,6 +13,7 @@ from harness.errors import BadParameter
 from harness.experiments import base
 from harness.experiments.base import Point, points_of
 from harness.experiments.fields import Mode, SizeText, one_of
+from harness.experiments.variants import overrides_of
 from harness.units import format_bytes, parse_bytes
 
 SCALES: Final = {"smoke": 1 / 100, "small": 1 / 25, "paper": 1.0}
@@ -100,10 +101,6 @@ class Parameters(BaseModel):
         """What `scale` stands for."""
         return SCALES[self.scale]
 
-    def overrides_of(self, variant: str) -> dict[str, str]:
-        """The profile parameters that a variant changes."""
-        return dict(self.variants[variant].overrides) if variant in self.variants else {}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(base.Cell):
@@ -138,7 +135,7 @@ class Cell(base.Cell):
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     """Every cell once, in a fixed order. Raises BadParameter for a variant that varies nothing."""
     cells = _settings(parameters, devices)
-    return points_of(cells, _label, lambda cell: parameters.overrides_of(cell.variant))
+    return points_of(cells, _label, lambda cell: overrides_of(cell, parameters.variants))
 
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:

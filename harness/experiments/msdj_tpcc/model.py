@@ -23,6 +23,7 @@ from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_tpcc import pages
 from harness.experiments.msdj_tpcc.grid import Cell, Parameters
+from harness.experiments.variants import overrides_of
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import ModelledStack, SimulatedBench
 from harness.workloads.tpcc.inputs import KINDS
@@ -58,7 +59,7 @@ _APART: Final = ("journal", "doublewrite", "redo")
 def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
     """One mode with one journal: ageing, load, warm-up, and the measured interval."""
     del raw
-    return run_point(Cell.of(point), parameters.overrides_of(Cell.of(point).variant), bench)
+    return run_point(Cell.of(point), overrides_of(Cell.of(point), parameters.variants), bench)
 
 
 def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> Measurement:

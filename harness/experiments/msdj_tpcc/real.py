@@ -38,6 +38,7 @@ from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_tpcc import written
 from harness.experiments.msdj_tpcc.grid import Cell, Parameters
 from harness.experiments.msdj_tpcc.written import Layout
+from harness.experiments.variants import overrides_of
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
@@ -101,7 +102,7 @@ def _drive_bytes(v: Cell) -> int:
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """One mode with one journal: ageing, load, warm-up, and the measured interval."""
-    return run_point(Cell.of(point), bench, raw, parameters.overrides_of(Cell.of(point).variant))
+    return run_point(Cell.of(point), bench, raw, overrides_of(Cell.of(point), parameters.variants))
 
 
 def run_point(
@@ -122,18 +123,17 @@ def run_point(
     mode = page_writes.find(v.mode)
     _check(v, mode)
     mysql.find_programs()
+    request = DeviceRequest(
+        device=v.device,
+        needed_bytes=needed_bytes(v),
+        overrides={**(overrides or {}), **placement(mode)},
+        seed=v.seed,
+        size_bytes=v.device_bytes,
+    )
     traces = raw.absolute() / "msdj_tpcc"
     traces.mkdir(parents=True, exist_ok=True)
     with (
-        bench.open_device(
-            DeviceRequest(
-                device=v.device,
-                needed_bytes=needed_bytes(v),
-                overrides={**(overrides or {}), **placement(mode)},
-                seed=v.seed,
-                size_bytes=v.device_bytes,
-            )
-        ) as device,
+        bench.open_device(request) as device,
         leases.open_lease() as lease,
         _redo_folder(v, raw) as redo,
     ):

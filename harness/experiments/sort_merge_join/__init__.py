@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Final
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from harness.experiments.base import DriveRole, Point, Results, Study
 from harness.experiments.sort_merge_join import figures, grid, model, published, real
@@ -25,28 +24,16 @@ from harness.tiers.base import Bench
 class SortMergeJoin(Study):
     """The experiment."""
 
-    name = "sort_merge_join"
     title = "PostgreSQL's sort-merge join, temp tablespace on HDD and SSD"
     notebook = "20_sort_merge_join.ipynb"
-    parameters = grid.Parameters
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
-    agreement = AGREEMENT
-    calibration = CALIBRATION
-    benchmarks = BENCHMARKS
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
+    room = staticmethod(real.needed_bytes)
+    """For all clients' temporary files."""
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's grid, and the what-ifs of the simulated tier."""
         return grid.points(parameters, bench.devices, what_if=bench.tier == "simulated")
-
-    def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
-        """Room for all clients' temporary files."""
-        del parameters
-        return real.needed_bytes(grid.Cell.of(point))
-
-    def figures(self, results: Results) -> dict[str, Figure]:
-        """The paper's figure, beside its numbers, and what the variants change."""
-        return figures.draw(results)
 
     def published_cells(self, results: Results, project: Project) -> pd.DataFrame:
         """Times in s by device, clients and work_mem, beside tables 3 to 6."""
@@ -55,4 +42,6 @@ class SortMergeJoin(Study):
         return cells.set_index(["device", "clients", "work_mem_mb"])
 
 
-EXPERIMENT: Final = SortMergeJoin()
+EXPERIMENT: Final = SortMergeJoin(
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+)

@@ -7,41 +7,25 @@ the paper's full size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
-from matplotlib.figure import Figure
-
-from harness.experiments.base import Cost, DriveRole, Measurement, Point, Results, Study
+from harness.experiments.base import Cost, DriveRole, Measurement, Point, Study
 from harness.experiments.trim_fallocate import figures, grid, model, real
 from harness.experiments.trim_fallocate.agreement import AGREEMENT
 from harness.experiments.trim_fallocate.benchmarks import BENCHMARKS
 from harness.experiments.trim_fallocate.calibrate import CALIBRATION
-from harness.tiers.base import Bench
 
 
 class TrimFallocate(Study):
     """The experiment."""
 
-    name = "trim_fallocate"
     title = "TRIM x fallocate under PostgreSQL's hash join"
     notebook = "30_trim_fallocate_matrix.ipynb"
-    parameters = grid.Parameters
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
-    agreement = AGREEMENT
-    calibration = CALIBRATION
-    benchmarks = BENCHMARKS
     roles = (DriveRole("ssd", rotational=False, min_bytes=5 << 30, needs_trim=True),)
-
-    def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
-        """The matrix on every drive, and the variants."""
-        return grid.points(parameters, bench.devices)
-
-    def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
-        """Room for all temporary files of one repetition."""
-        del parameters
-        return real.needed_bytes(grid.Cell.of(point))
+    room = staticmethod(real.needed_bytes)
+    """For all temporary files of one repetition."""
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """All repetitions, and the pauses between them."""
@@ -49,9 +33,7 @@ class TrimFallocate(Study):
         each_s = once.time_s + float(expected.metrics.get("settle_s", 0.0))
         return Cost(once.written_bytes, each_s * int(point.values["repetitions"]))
 
-    def figures(self, results: Results) -> dict[str, Figure]:
-        """The paper's figures, beside its claims."""
-        return figures.draw(results)
 
-
-EXPERIMENT: Final = TrimFallocate()
+EXPERIMENT: Final = TrimFallocate(
+    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+)

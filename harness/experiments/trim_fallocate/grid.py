@@ -12,6 +12,7 @@ from harness.experiments import base
 from harness.experiments.base import Point, points_of
 from harness.experiments.fields import SizeText, one_of
 from harness.experiments.trim_fallocate import hash_batches
+from harness.experiments.variants import overrides_of
 from harness.units import format_bytes, parse_bytes
 
 SCALES: Final = {"smoke": 1 / 128, "small": 1 / 32, "paper": 1.0}
@@ -91,10 +92,6 @@ class Parameters(BaseModel):
         """Database and drive over the paper's."""
         return SCALES[self.scale]
 
-    def overrides_of(self, variant: str) -> dict[str, str]:
-        """The profile parameters that a variant changes."""
-        return dict(self.variants[variant].overrides) if variant in self.variants else {}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(base.Cell):
@@ -130,7 +127,7 @@ def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
     largest of the paper's sizes do not spill.
     """
     spilling = filter(_spills, _settings(parameters, devices))
-    return points_of(spilling, _label, lambda cell: parameters.overrides_of(cell.variant))
+    return points_of(spilling, _label, lambda cell: overrides_of(cell, parameters.variants))
 
 
 def _spills(v: Cell) -> bool:

@@ -18,6 +18,7 @@ from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import hash_batches
 from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
+from harness.experiments.variants import overrides_of
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import ModelledStack, SimulatedBench
 
@@ -59,7 +60,7 @@ class Run:
 def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
     """All repetitions of one cell, on one drive and one file system."""
     del raw
-    return run_point(Cell.of(point), parameters.overrides_of(Cell.of(point).variant), bench)
+    return run_point(Cell.of(point), overrides_of(Cell.of(point), parameters.variants), bench)
 
 
 def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> Measurement:

@@ -27,6 +27,15 @@ _POLL_S: Final = 0.05
 _END_S: Final = 10.0
 
 
+def never() -> bool:
+    """Of work that nobody cancels."""
+    return False
+
+
+def nothing() -> None:
+    """Of work beside which nothing is watched."""
+
+
 class Parent:
     """A child's view of its parent."""
 

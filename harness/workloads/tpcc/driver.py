@@ -73,20 +73,12 @@ class Run:
     new_orders_per_s: list[int]
 
 
-def _never() -> bool:
-    return False
-
-
-def _nothing() -> None:
-    pass
-
-
 def run(
     address: Address,
     job: Job,
     *,
-    is_cancelled: Callable[[], bool] = _never,
-    watch: Callable[[], None] = _nothing,
+    is_cancelled: Callable[[], bool] = children.never,
+    watch: Callable[[], None] = children.nothing,
 ) -> Run:
     """Runs the transactions on a loaded database.
 

@@ -14,8 +14,7 @@ from harness.workloads.tpcc.scale import (
     DISTRICTS,
     ITEM_A,
     LAST_NAME_A,
-    LEAST_LINES,
-    MOST_LINES,
+    LINES,
     NurandConstants,
     Scale,
     last_name,
@@ -102,7 +101,7 @@ class User:
     def new_order(self) -> Call:
         """Clause 2.4.1: 5 to 15 lines, 1 % of them remote, 1 % of orders with an unused item."""
         w, d = self._warehouse(), self._district()
-        count = self.between(LEAST_LINES, MOST_LINES)
+        count = self.between(*LINES)
         rolls_back = self.between(1, 100) == 1
         lines = [self._line(number, w) for number in range(1, count + 1)]
         # Stock is locked in one order by everybody. What does not exist comes last in any case.

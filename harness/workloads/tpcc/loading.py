@@ -22,7 +22,7 @@ from harness.workloads.tpcc import children, connections
 from harness.workloads.tpcc.children import Parent
 from harness.workloads.tpcc.connections import Address, connected, execute, statements
 from harness.workloads.tpcc.population import TABLES, Population
-from harness.workloads.tpcc.scale import MOST_LINES, Scale
+from harness.workloads.tpcc.scale import LINES, Scale
 
 DATABASE: Final = "tpcc"
 PROCEDURES: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -46,22 +46,14 @@ class _Share:
     folder: Path
 
 
-def _never() -> bool:
-    return False
-
-
-def _nothing() -> None:
-    pass
-
-
 def load(
     address: Address,
     population: Population,
     *,
     processes: int = 2,
     foreign_keys: bool = False,
-    is_cancelled: Callable[[], bool] = _never,
-    watch: Callable[[], None] = _nothing,
+    is_cancelled: Callable[[], bool] = children.never,
+    watch: Callable[[], None] = children.nothing,
 ) -> None:
     """Makes the database of the address anew and fills it.
 
@@ -130,7 +122,7 @@ def _create(address: Address) -> None:
 def _note(connection: Any, population: Population) -> None:
     scale = population.scale
     execute(connection, "CREATE TABLE tpcc_numbers (n INT NOT NULL PRIMARY KEY)")
-    numbers = ",".join(f"({n})" for n in range(1, MOST_LINES + 1))
+    numbers = ",".join(f"({n})" for n in range(1, max(LINES) + 1))
     execute(connection, f"INSERT INTO tpcc_numbers VALUES {numbers}")
     execute(connection, _POPULATION)
     execute(

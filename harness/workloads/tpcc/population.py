@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from harness.workloads.tpcc.scale import (
     DISTRICTS,
     LAST_NAME_A,
-    LEAST_LINES,
-    MOST_LINES,
+    LINES,
     NurandConstants,
     Scale,
     last_name,
@@ -61,7 +60,7 @@ class Population:
     def order_lines_of(self, warehouse: int) -> Ints:
         """O_OL_CNT of a warehouse's orders: ORDER and ORDER-LINE have to agree on it."""
         rng = np.random.default_rng([self.seed, len(TABLES), warehouse])
-        return rng.integers(LEAST_LINES, MOST_LINES + 1, DISTRICTS * self.scale.customers)
+        return rng.integers(*LINES, DISTRICTS * self.scale.customers, endpoint=True)
 
 
 def nurand(rng: np.random.Generator, a: int, low: int, high: int, c: int, count: int) -> Ints:

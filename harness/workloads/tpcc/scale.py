@@ -15,9 +15,8 @@ from harness.errors import BadParameter
 DISTRICTS: Final = 10
 CUSTOMERS: Final = 3000
 ITEMS: Final = 100_000
-LEAST_LINES: Final = 5
-MOST_LINES: Final = 15
-"""Of an order."""
+LINES: Final = (5, 15)
+"""Of an order: at least, and at most."""
 
 MOST_WAREHOUSES: Final = 99_999
 """What the stored procedures have room for."""
