@@ -153,25 +153,21 @@ def part_of(drive: Drive) -> Path:
     return _node_of(drive, kernel_partitions.DATA)
 
 
-class _OnPart:
-    """A `Target` that is the part of a claimed drive that experiments write to."""
+@dataclass(frozen=True)
+class Part:
+    """The part of a claimed drive that experiments write to, while nobody holds it: for plans."""
 
-    def __init__(self, drive: Drive) -> None:
-        self.drive = drive
+    drive: Drive
 
     @property
     def path(self) -> Path:
-        """The part behind the header, a partition that only the kernel knows."""
+        """See targets.Target."""
         return part_of(self.drive)
 
     @property
     def size_bytes(self) -> int:
-        """Of that part."""
+        """See targets.Target."""
         return room_bytes(self.drive)
-
-
-class Part(_OnPart):
-    """That part while nobody holds the drive: for plans."""
 
     def permit(self, step: str, written_bytes: int) -> None:
         """Nothing is permitted on a drive that is not held. Raises TargetError, always."""
@@ -205,7 +201,7 @@ def claimed(
         yield held
 
 
-class ClaimedDrive(_OnPart):
+class ClaimedDrive:
     """A drive that may be overwritten behind its header: a `Target`."""
 
     def __init__(
@@ -217,15 +213,25 @@ class ClaimedDrive(_OnPart):
         lease: leases.Lease,
         lab: Path,
     ) -> None:
-        super().__init__(drive)
         self.name = name
         self.claim = claim
+        self.drive = drive
         self.budget_bytes = budget_bytes
         self._lease = lease
         self._lab_file = lab
         self._sysfs = Path("/sys/dev/block") / drive.number
         self._begin_bytes = self._all_written_bytes()
         self._header = -1
+
+    @property
+    def path(self) -> Path:
+        """The part behind the header, a partition that only the kernel knows."""
+        return part_of(self.drive)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of that part."""
+        return room_bytes(self.drive)
 
     @property
     def written_bytes(self) -> int:
