@@ -26,6 +26,7 @@ from harness.errors import BadParameter
 from harness.experiments.base import Measurement
 from harness.experiments.delayed_trim import grid, real
 from harness.paths import Project
+from harness.runs.parameters import default as default_parameters
 from harness.tiers.base import Bench
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import DriveDevice
@@ -153,12 +154,17 @@ def test_reads_writes_and_trims_run_side_by_side() -> None:
     assert found["idle_us"] > 0
 
 
-def test_what_needs_a_model_is_refused() -> None:
-    profiles = REPOSITORY / "hardware" / "profiles"
+def test_what_needs_a_model_is_refused(project: Project) -> None:
+    profiles = project.profiles
+    grid_of_models = default_parameters(project, "delayed_trim", "simulated")
+    assert isinstance(grid_of_models, grid.Parameters)
+    cells = [point.cell for point in grid.points(grid_of_models, ["board"])]
     with EmulatedBench(profiles, {"board": "daisyplus_openssd"}) as bench:
         for kind in ("shares", "scenario", "idle"):
+            [cell, *_] = [cell for cell in cells if cell.values["kind"] == kind]
+            assert isinstance(cell, grid.Cell)
             with pytest.raises(BadParameter, match="simulated"):
-                real.run_point(replace(UNITS, kind=kind), bench)
+                real.run_point(cell, bench)
 
 
 SIZE_BYTES = 16 << 20

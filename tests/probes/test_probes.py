@@ -717,7 +717,7 @@ def test_every_script_has_its_module_and_every_module_its_script() -> None:
     assert [scripts.find(name).name for name in scripts.names()] == scripts.names()
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.usefixtures("added")
 def test_an_added_probe_records_proves_and_prints(
@@ -743,7 +743,7 @@ def test_an_added_probe_records_proves_and_prints(
     assert ["write", "32", "20"] in [line.split() for line in shown.splitlines()]
 
 
-@pytest.mark.real
+@pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.usefixtures("added")
 def test_an_added_probe_that_misses_something_is_refused(device: Path, tmp_path: Path) -> None:

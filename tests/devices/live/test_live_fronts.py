@@ -219,12 +219,15 @@ def test_requests_become_what_the_front_end_says() -> None:
             ops = ("read", "write", "trim", "flush")
             return {op: replies[f"{op}_replies"] for op in ops if replies[f"{op}_replies"]}
 
-        pieces = 4
-        size = pieces * told.largest_request_bytes
+        largest = told.largest_request_bytes
         fd = os.open(device.path, os.O_RDWR | os.O_DIRECT)
         try:
-            assert seen(lambda: os.pwrite(fd, aligned(size), 0)) == {"write": pieces}
-            assert seen(lambda: os.preadv(fd, [aligned(size)], 0)) == {"read": pieces}
+            assert seen(lambda: os.pwrite(fd, aligned(largest), 0)) == {"write": 1}
+            assert seen(lambda: os.preadv(fd, [aligned(largest)], 0)) == {"read": 1}
+            # How many more than that depends on where the memory lies (BIO_MAX_VECS).
+            split = seen(lambda: os.pwrite(fd, aligned(4 * largest), 0))
+            assert split.keys() == {"write"}
+            assert split["write"] >= 4
         finally:
             os.close(fd)
         fd = os.open(device.path, os.O_RDWR | os.O_DIRECT | os.O_DSYNC)
