@@ -62,7 +62,7 @@ def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = look()
     yield folder
     remove_all()
-    assert changes(before) == []
+    assert changes(before, patient=True) == []  # a folder that is being removed has our name
     assert list(folder.iterdir()) == []
 
 
