@@ -41,6 +41,10 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("fast"), max_examples=2000)
 settings.load_profile("fast")
 
+# A run in the background ignores Ctrl-C, and so would all that tests start and then interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 cleaning_alone = pytest.mark.xdist_group("cleaning")
 """Calls `harness clean`, or leaves it something to do: two of these would clean for each other."""
