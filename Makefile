@@ -1,7 +1,8 @@
 # Everything that a user or CI types. Each target makes the environment itself.
 #
+#   make quick            all papers at a small scale, the whole pipeline and report, in a copy
 #   make reproduce        the papers, simulated: claims, verdicts, report
-#   make reproduce SCALE=smoke DIR=build/small    the same, small, in a copy of the checkout
+#   make reproduce SCALE=small DIR=build/small    the same at another scale, in a copy of the checkout
 #   make test             all tests but the slow ones
 
 .DEFAULT_GOAL := help
@@ -22,12 +23,12 @@ export MPLBACKEND := agg
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 unexport PYTHONDONTWRITEBYTECODE
 # On all processors, the longest first; tests of one group in turn.
-TOGETHER := $(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder
+TOGETHER := $(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder --durations 12 --durations-min 8
 ONLY ?=
 SCALE ?= paper
 DIR ?=
 
-.PHONY: help env system guest reproduce emulated test test-slow check stub lab bench clean distclean format
+.PHONY: help env system guest newest servers browser quick reproduce emulated hardware test test-slow check stub commands lab bench release clean distclean format
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +43,21 @@ guest: ## on Debian: what the tests of the hardware tier start a machine from
 	@tools/install-guest
 	@tools/install-guest kernel-source
 
+newest: ## on Debian: its newest compilers and bpftrace, which the slow tests use
+	@tools/install-newest
+
+servers: ## on Debian: database servers of other series than this machine's, for the slow tests
+	@tools/install-servers
+
+# A warning is an error for those who change the code, and in CI (.ci/run); never for who uses it.
+check test-slow: export FLASHLAB_WERROR := ON
+
+browser: ## as root on Debian: Chromium, in which the slow tests look at pages
+	@tools/install-system-packages chromium chromium-driver
+
+quick: env ## all papers, small and once: the same pipeline and report, in build/quick
+	@tools/reproduce-copy smoke build/quick once
+
 reproduce: env ## the papers, simulated, from data to report
 ifeq ($(SCALE)$(DIR),paper)
 	@$(BIN)/dvc repro
@@ -55,11 +71,21 @@ emulated: system env ## as root: the papers on live block devices, beside their 
 	@$(BIN)/dvc repro code data/dvc.yaml
 	@$(BIN)/harness report
 
+hardware: system env ## as root: the papers on claimed drives, DRIVES="ssd=NAME hdd=NAME"; a plan first, then RUN=yes
+	@$(BIN)/harness machine data/machine.hardware.json
+ifeq ($(RUN),yes)
+	@$(BIN)/harness hardware choose $(DRIVES) --write data/drives.json
+	@tools/hardware-pipeline
+else
+	@$(BIN)/harness hardware choose $(DRIVES)
+	@echo 'nothing was written yet; to run it: make hardware DRIVES="$(DRIVES)" RUN=yes'
+endif
+
 test: system env ## all tests but the slow ones
 	@$(TOGETHER) -m "not slow and not clock"
 	@$(BIN)/pytest -q -m "not slow and clock"
 
-test-slow: system env guest ## the slow tests, too
+test-slow: system env guest newest servers browser ## the slow tests, too
 	@$(TOGETHER) -m "not slow and not clock"
 	@$(BIN)/pytest -q -m "slow or clock"
 
@@ -75,11 +101,17 @@ stub: env ## the type stubs of the compiled core, and of the parameters that it 
 	@$(BIN)/python -m nanobind.stubgen -q -m harness._core -o harness/_core.pyi
 	@$(BIN)/python tools/parameters-stub harness/devices/core_parameters.pyi
 
+commands: env ## docs/commands.md, from the command line itself
+	@$(BIN)/typer harness.commands.main utils docs --name harness --output docs/commands.md
+
 lab: env ## JupyterLab in notebooks/
 	@$(BIN)/jupyter lab --notebook-dir=notebooks --ip=127.0.0.1
 
 bench: env ## measures the project's figures into build/bench.json; ONLY=<group> one of them
 	@$(BIN)/harness bench --only "$(ONLY)"
+
+release: env ## one archive of what is committed: sources, recorded data, RO-Crate
+	@$(BIN)/harness release
 
 clean: ## removes what was built and what a killed run left behind
 	@rm -rf build data/journal .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,4 +2,8 @@
 
 from importlib.metadata import version
 
+from harness import same_bits
+
+same_bits.ask()
+
 __version__ = version("flashlab")

@@ -53,7 +53,7 @@ def policy_names(parameter: str) -> list[str]:
 class HddParameters:
     """Everything that makes one disk."""
 
-    def __init__(self, *, capacity_bytes: int, rpm: int, heads: int, zones: int, outer_rate_bytes_per_s: int, inner_rate_bytes_per_s: int, head_switch_ns: int, track_to_track_seek_ns: int, average_seek_ns: int, full_stroke_seek_ns: int, write_settle_ns: int, link_rate_bytes_per_s: int, command_overhead_ns: int, cache_bytes: int, read_segments: int, write_cache: bool, destage_idle_ns: int, queue_depth: int, scheduler: str, start_angle_ns: int) -> None:
+    def __init__(self, *, capacity_bytes: int, rpm: int, heads: int, zones: int, outer_rate_bytes_per_s: int, inner_rate_bytes_per_s: int, head_switch_ns: int, track_to_track_seek_ns: int, average_seek_ns: int, full_stroke_seek_ns: int, write_settle_ns: int, link_rate_bytes_per_s: int, command_overhead_ns: int, cache_bytes: int, read_segments: int, write_cache: bool, write_share_ratio: float = 0.0, destage_idle_ns: int, queue_depth: int, scheduler: str, start_angle_ns: int) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -73,6 +73,7 @@ class HddParameters:
         cache_bytes: read segments and write cache share it
         read_segments: that the cache is divided into for reads
         write_cache: a write is acknowledged when its data is in the cache
+        write_share_ratio: writes' part of the cache, reads have the rest; 0: all of it for each
         destage_idle_ns: quiet time after which dirty data is written back
         queue_depth: commands that the drive takes at once (NCQ)
         scheduler: which of the queued commands is served next
@@ -86,7 +87,7 @@ class HddParameters:
 class SsdParameters:
     """Everything that makes one flash drive."""
 
-    def __init__(self, *, capacity_bytes: int, overprovision_ratio: float, page_bytes: int, map_unit_bytes: int, planes: int, pages_per_block: int, channels: int, dies_per_channel: int, allocation: str, read_page_ns: int, program_page_ns: int, erase_block_ns: int, slc_program_page_ns: int, channel_rate_bytes_per_s: int, jitter_ratio: float = 0.0, link_rate_bytes_per_s: int, command_time_ns: int, write_command_time_ns: int | None = None, read_latency_ns: int, write_latency_ns: int, write_buffer_bytes: int, power_loss_protection: bool, slc_cache_bytes: int, gc_policy: str, gc_choices: int = 10, gc_placement: str, gc_pace: str, reserve_blocks: int, streams: int, placement: str, trim: str, trim_command_time_ns: int, trim_range_time_ns: int, trim_buffer_time_ns: int, trim_map_time_ns: int, trim_slice_bytes: int, trim_queued: bool, trim_max_ranges: int, trim_list_time_ns: int = 0, trim_pending_ranges: int = 1024, trim_list_entries: int = 2048, trim_merge: bool = False, trim_step: int = 1, trim_batch_map_ratio: float = 1.0, background_gc: bool, background_idle_ns: int, background_target: int = 4, queue_depth: int, seed: int = 0, ranges: Sequence[tuple[str, int, int, int]] = ()) -> None:
+    def __init__(self, *, capacity_bytes: int, overprovision_ratio: float, page_bytes: int, map_unit_bytes: int, planes: int, pages_per_block: int, channels: int, dies_per_channel: int, allocation: str, read_page_ns: int, program_page_ns: int, erase_block_ns: int, slc_program_page_ns: int, channel_rate_bytes_per_s: int, jitter_ratio: float = 0.0, link_rate_bytes_per_s: int, command_time_ns: int, write_command_time_ns: int | None = None, read_latency_ns: int, write_latency_ns: int, write_buffer_bytes: int, power_loss_protection: bool, slc_cache_bytes: int, slc: str = 'fixed', slc_dynamic_ratio: float = 0.0, slc_fold_first: bool = False, gc_policy: str, gc_choices: int = 10, gc_placement: str, gc_pace: str, reserve_blocks: int, streams: int, placement: str, trim: str, trim_command_time_ns: int, trim_range_time_ns: int, trim_buffer_time_ns: int, trim_map_time_ns: int, trim_slice_bytes: int, trim_queued: bool, trim_max_ranges: int, trim_list_time_ns: int = 0, trim_pending_ranges: int = 1024, trim_list_entries: int = 2048, trim_merge: bool = False, trim_step: int = 1, trim_batch_map_ratio: float = 1.0, background_gc: bool, background_idle_ns: int, background_target: int = 4, queue_depth: int, seed: int = 0, ranges: Sequence[tuple[str, int, int, int]] = ()) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -113,6 +114,9 @@ class SsdParameters:
         write_buffer_bytes: RAM for what is not programmed yet
         power_loss_protection: what was acknowledged survives a power cut
         slc_cache_bytes: written first and at SLC speed; emptied when idle
+        slc: how large the SLC cache is, and what leaves it when
+        slc_dynamic_ratio: of dynamic: for each byte that holds no data, so much is added to slc_cache
+        slc_fold_first: of dynamic: a full cache makes room and the host waits; else it writes past it
         gc_policy: which closed block of a group is collected next
         gc_choices: the d of d_choices; the others take no notice
         gc_placement: where a collection puts what it copies
@@ -442,6 +446,30 @@ class PageCacheParameters:
     def fields() -> list[Field]:
         """The keywords of the constructor, in their order."""
 
+class Ext4Parameters:
+    """ext4 under temporary files; see core/host/ext4/ext4.hpp."""
+
+    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, occupied_bytes: int = 0, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
+        """
+        Raises BadParameter for a keyword that is missing, unknown or wrong.
+
+        cache_block_bytes: the page cache's: a multiple of 4 KiB
+        discard: none, synchronous, asynchronous
+        commit_ns: the mount option
+        preallocation_bytes: of each new file; 0: none
+        preallocate_again: a file that has used up what it was given is given as much again
+        journal_bytes: in the middle of the device
+        occupied_bytes: other files, from the beginning on, which stay
+        times: a write changes its file's times: the next commit has its inode
+        occupied_piece_bytes: these lie everywhere instead, in pieces of this size; 0: in one
+        recent: as of Linux 6.8
+        stream_goals: since 6.17 files share so many: the lower of CPUs and a quarter of the groups
+        """
+
+    @staticmethod
+    def fields() -> list[Field]:
+        """The keywords of the constructor, in their order."""
+
 class SortedTable:
     """A table to be sorted; see core/dbms/sort_merge_join.hpp."""
 
@@ -467,7 +495,7 @@ class SortedTable:
 class SortMergeJoinSpec:
     """The sorts and the join; see core/dbms/sort_merge_join.hpp."""
 
-    def __init__(self, *, tables: Sequence[SortedTable], merge: str, merge_order: int, burst: bool, refill: str, payload_bytes: int, reserve_block: bool, piece_blocks: int = 1, scan_cpu_ns: int, compare_cpu_ns: int, copy_cpu_ns: int, join_cpu_ns: int, table_rate_bytes_per_s: int, ahead: bool = False, seed: int = 0) -> None:
+    def __init__(self, *, tables: Sequence[SortedTable], merge: str, merge_order: int, burst: bool, refill: str, payload_bytes: int, reserve_block: bool, piece_blocks: int = 1, scan_cpu_ns: int, compare_cpu_ns: int, copy_cpu_ns: int, join_cpu_ns: int, table_rate_bytes_per_s: int, ahead: bool = False, trace_rows: int = 0, seed: int = 0) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -485,6 +513,7 @@ class SortMergeJoinSpec:
         join_cpu_ns: per tuple, after the sorts: the join, its output, the client
         table_rate_bytes_per_s: of the disk that the tables lie on, all clients together
         ahead: the next share of the tape that is refilled is read ahead
+        trace_rows: of the device's requests that are recorded, at most: every n-th; an even number
         seed: of all that is drawn
         """
 
@@ -492,31 +521,10 @@ class SortMergeJoinSpec:
     def fields() -> list[Field]:
         """The keywords of the constructor, in their order."""
 
-def run_sort_merge_joins(device: HddParameters | SsdParameters, host: HostParameters, cache: PageCacheParameters, spec: SortMergeJoinSpec, clients: int, cancel: Cancel) -> dict:
+def run_sort_merge_joins(device: HddParameters | SsdParameters, host: HostParameters, cache: PageCacheParameters, spec: SortMergeJoinSpec, clients: int, cancel: Cancel, files: Ext4Parameters | None = None) -> dict:
     """
-    The same sort-merge join by each of `clients`, side by side in virtual time. Returns dicts: `clients` (a list), `cache`, `device`. Raises BadParameter, DiskFull, Interrupted.
+    The same sort-merge join by each of `clients`, side by side in virtual time. `files` is the file system; without one, files get the device's space in turn. Returns dicts: `clients` (a list), `join_reads`, `cache`, `device`, `trace`. Raises BadParameter, DiskFull, Interrupted.
     """
-
-class Ext4Parameters:
-    """ext4 under temporary files; see core/host/ext4/ext4.hpp."""
-
-    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, journal_bytes: int = 134217728, occupied_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
-        """
-        Raises BadParameter for a keyword that is missing, unknown or wrong.
-
-        cache_block_bytes: the page cache's: a multiple of 4 KiB
-        discard: none, synchronous, asynchronous
-        commit_ns: the mount option
-        preallocation_bytes: of each new file; 0: none
-        journal_bytes: in the middle of the device
-        occupied_bytes: other files, from the beginning on, which stay
-        recent: as of Linux 6.8
-        stream_goals: since 6.17 files share so many: the lower of CPUs and a quarter of the groups
-        """
-
-    @staticmethod
-    def fields() -> list[Field]:
-        """The keywords of the constructor, in their order."""
 
 class JoinInput:
     """One side of a hash join; see core/dbms/hash_join.hpp."""
@@ -537,7 +545,7 @@ class JoinInput:
 class HashJoinSpec:
     """The join; see core/dbms/hash_join.hpp."""
 
-    def __init__(self, *, inner: JoinInput, outer: JoinInput, batches: int, repetitions: int = 1, scan_cpu_ns: int, build_cpu_ns: int, probe_cpu_ns: int, open_cpu_ns: int = 0, open_files: int = 990, table_rate_bytes_per_s: int, settle: bool = False, trim_after: bool = False, traced: int = -1, trace_every: int = 1, seed: int = 0) -> None:
+    def __init__(self, *, inner: JoinInput, outer: JoinInput, batches: int, repetitions: int = 1, scan_cpu_ns: int, build_cpu_ns: int, probe_cpu_ns: int, open_cpu_ns: int = 0, open_files: int = 990, table_rate_bytes_per_s: int, settle: bool = False, trim_after: bool = False, give_back: bool = False, traced: int = -1, trace_rows: int = 0, seed: int = 0) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -553,8 +561,9 @@ class HashJoinSpec:
         table_rate_bytes_per_s: of the disk that the tables lie on
         settle: a repetition ends with all it has freed committed and discarded
         trim_after: fstrim after each repetition
+        give_back: files are cut to their ends when their side is partitioned, not when they go
         traced: the repetition that is recorded; -1: none
-        trace_every: so many requests, one of them is recorded
+        trace_rows: of its requests, at most: every n-th; an even number
         seed: of all that is drawn
         """
 
@@ -570,7 +579,7 @@ def run_hash_joins(device: HddParameters | SsdParameters, host: HostParameters, 
 class TpccSpec:
     """TPC-C on InnoDB; see core/dbms/tpcc_run.hpp."""
 
-    def __init__(self, *, warehouses: int, connections: int, rows_per_page: dict[str, int], redo_update_bytes: int, redo_line_bytes: int, redo_insert_bytes: int, redo_commit_bytes: int, undo_pages: int, undo_bytes_per_change: int, page_bytes: int, most_pages: int, seed: int, buffer_pool_bytes: int, flush_batch_pages: int, lru_scan_depth: int, most_dirty_ratio: float, flush_age_ratio: float, data_journal: bool, doublewrite: bool, doublewrite_elsewhere: bool, redo_elsewhere: bool, sync_commits_inode: bool, redo_bytes: int, doublewrite_bytes: int, page_cache_bytes: int, page_copy_cpu_ns: int, other_drive_rate_bytes_per_s: int, other_drive_latency_ns: int, journal_bytes: int, journal_stream: int, commit_ns: int, dirty_expire_ns: int, transaction_cpu_ns: int, touch_cpu_ns: int, warm_up_ns: int, measured_ns: int, sample_ns: int, aged_bytes: int, aged_block_bytes: int) -> None:
+    def __init__(self, *, warehouses: int, connections: int, rows_per_page: dict[str, int], redo_update_bytes: int, redo_line_bytes: int, redo_insert_bytes: int, redo_commit_bytes: int, undo_pages: int, undo_bytes_per_change: int, page_bytes: int, most_pages: int, seed: int, buffer_pool_bytes: int, flush_batch_pages: int, lru_scan_depth: int, most_dirty_ratio: float, flush_age_ratio: float, data_journal: bool, doublewrite: bool, doublewrite_elsewhere: bool, redo_elsewhere: bool, sync_commits_inode: bool, redo_bytes: int, doublewrite_bytes: int, page_cache_bytes: int, page_copy_cpu_ns: int, other_drive_rate_bytes_per_s: int, other_drive_latency_ns: int, journal_bytes: int, journal_stream: int, commit_ns: int, dirty_expire_ns: int, flusher_interval_ns: int = 1000000000, transaction_cpu_ns: int, touch_cpu_ns: int, warm_up_ns: int, measured_ns: int, sample_ns: int, aged_bytes: int, aged_block_bytes: int, trace_rows: int = 0) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -606,6 +615,7 @@ class TpccSpec:
         journal_stream: of what goes to the ring
         commit_ns: a transaction takes what happens within it
         dirty_expire_ns: how long a block may be dirty
+        flusher_interval_ns: the kernel looks for such blocks so often
         transaction_cpu_ns: parsing, locking, commit
         touch_cpu_ns: finding a row and working on it
         warm_up_ns: before anything is counted
@@ -613,6 +623,7 @@ class TpccSpec:
         sample_ns: how often to look
         aged_bytes: the region, from the drive's begin, that was overwritten at random before
         aged_block_bytes: ... in writes of this size
+        trace_rows: of the requests that are counted, recorded at most: every n-th; an even number
         """
 
     @staticmethod
@@ -621,7 +632,7 @@ class TpccSpec:
 
 def run_tpcc(device: SsdParameters, host: HostParameters, spec: TpccSpec, fill_ratio: float, cancel: Cancel) -> dict:
     """
-    TPC-C on a drive whose first `fill_ratio` was written before. Returns a dict: `samples` (of the measured interval, with `device` counters and the `shares` of journal, doublewrite, redo and the rest), `response_us` (by kind), `writes_of_page` and `table_of_page`. Raises BadParameter, DiskFull, Interrupted.
+    TPC-C on a drive whose first `fill_ratio` was written before. Returns a dict: `samples` (of the measured interval, with `device` counters and the `shares` of journal, doublewrite, redo and the rest), `response_us` (by kind), `writes_of_page`, `table_of_page` and `trace`. Raises BadParameter, DiskFull, Interrupted.
     """
 
 class LiveDevice:
@@ -696,7 +707,9 @@ class FuseFile:
         """
 
     def close(self) -> None:
-        """Unmounts; waits until nobody has the file open."""
+        """
+        Ends the connection, then unmounts: whoever still has the file open gets errors.
+        """
 
     @staticmethod
     def available() -> bool: ...

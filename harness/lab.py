@@ -16,15 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from IPython.display import Image
+from IPython import get_ipython
+from IPython.display import Image, Markdown
 
 from harness import plots
 from harness.devices.model import Device
 from harness.devices.profiles import load_device, load_host
-from harness.errors import BadParameter
+from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Results
+from harness.experiments.obtaining import no_results
 from harness.paths import Project, find_project
-from harness.runs import claims, published, report
+from harness.runs import claims, published, report, summary
+from harness.runs.asked import Wanted, check_injected, check_names
+from harness.runs.choice import choose
+from harness.runs.run_page import format_range
 from harness.runs.session import Options, open_session
 from harness.tiers import doctor
 
@@ -32,12 +37,23 @@ from harness.tiers import doctor
 class Lab:
     """A session in a notebook. Closed by `close()`, or at the latest when the kernel ends."""
 
-    def __init__(self, name: str, tier: str, options: Options) -> None:
+    def __init__(self, name: str, wanted: Wanted, **more: Any) -> None:
         self._stack = ExitStack()
-        opened = open_session(find_project(), name, tier, options)
+        project = find_project()
+        chosen = choose(project, name, wanted.tier, wanted.options(**more))
+        opened = open_session(
+            project,
+            name,
+            chosen.tier,
+            chosen.options,
+            why_tier=chosen.why,
+            publish=wanted.publish,
+        )
         self.session = self._stack.enter_context(opened)
         self._results: Results | None = None
         atexit.register(self.close)
+        folder = self.session.place.folder.relative_to(project.root)
+        print(f"{name}, {self.session.stamp}; results go to {folder}")  # noqa: T201 - what a notebook shows first
 
     def run(self) -> None:
         """Runs or resumes the sweep, with a progress bar."""
@@ -53,9 +69,19 @@ class Lab:
         table = self.results if where is None else self.results.query(where)
         return table[list(names)].drop_duplicates().reset_index(drop=True)
 
-    def figure(self, name: str) -> Image:
-        """One of the experiment's figures."""
-        figures = self.session.experiment.figures(self._finished())
+    def figure(self, name: str) -> Image | Markdown:
+        """One of the experiment's figures; without data, a line that says which points it needs.
+
+        Raises UnknownName.
+        """
+        experiment = self.session.experiment
+        results = self._finished()
+        figures = {} if results.table.empty else experiment.figures(results)
+        if name not in figures:
+            needs = {**dict.fromkeys(figures, ""), **experiment.figure_needs}
+            if name not in needs:
+                raise UnknownName("figure", name, needs)
+            return Markdown(f"No figure *{name}* here ({results.stamp}): it needs {needs[name]}.")
         buffer = io.BytesIO()
         with plots.theme():
             figures[name].savefig(buffer, format="png", dpi=110)
@@ -76,6 +102,11 @@ class Lab:
             raise BadParameter(f"{experiment.name}: the paper has no table of cells")
         return cells.map(_cell)
 
+    def tuned(self) -> pd.DataFrame:
+        """What was chosen after looking at results: no evidence for these choices is left."""
+        session = self.session
+        return claims.tuned(session.project, session.experiment.name).set_index("what")
+
     def assumptions(self) -> pd.DataFrame:
         """The claims' values under other assumptions, one column per variant."""
         name = self.session.experiment.name
@@ -83,9 +114,11 @@ class Lab:
         variants = [name for name in table if name not in ("claim", "expected")]
         return table.dropna(subset=variants, how="all").set_index("claim").map(_cell)
 
-    def publish(self) -> None:
-        """Writes tables, traces, figures and metrics into data/."""
-        self.session.publish()
+    def publish(self) -> Path:
+        """Writes tables, traces, figures and metrics; returns their folder: data/ for what
+        params.yaml describes, else one of the run's own, with a report.
+        """
+        return self.session.publish()
 
     def close(self) -> None:
         """Gives the devices back."""
@@ -98,8 +131,34 @@ class Lab:
 
 
 def start(name: str, tier: str = "simulated", **options: Any) -> Lab:
-    """A session of an experiment on a tier; options as in `Options`."""
-    return Lab(name, tier, Options(**options))
+    """A session of an experiment on a tier; options as in `Wanted`, or else as in `Options`.
+
+    Raises HarnessError; also for a parameter that papermill was given and no notebook has.
+    """
+    shell = get_ipython()
+    check_injected(shell.user_ns.get("In", []) if shell else [])
+    known = {key: value for key, value in options.items() if key in Wanted.model_fields}
+    more = {key: value for key, value in options.items() if key not in known}
+    if unknown := set(more) - set(Options.model_fields):
+        check_names(sorted(unknown))
+    return Lab(name, Wanted.of({"tier": tier, **known}), **more)
+
+
+def asked(*values: Any) -> dict[str, Any]:
+    """The parameters cell but its tier, in the cell's order, by name: for `start`."""
+    names = [name for name in Wanted.model_fields if name != "tier"]
+    return dict(zip(names, values, strict=True))
+
+
+def overview() -> pd.DataFrame:
+    """Per paper and tier what became of its claims."""
+    rows = [line.cells for line in summary.lines(find_project())]
+    return pd.DataFrame(rows, columns=list(summary.HEADINGS)).set_index(summary.HEADINGS[0])
+
+
+def sceptic() -> list[str]:
+    """Per paper what is not reproduced, and why."""
+    return summary.sceptic(find_project())
 
 
 def all_claims() -> dict[str, pd.DataFrame]:
@@ -117,10 +176,11 @@ def recorded(
     """Published results of any tier, the paper's points only, and who measured them.
 
     One row per group of equal `by`, in the order of the table; `columns` as pandas' `how` says.
-    Empty if there are none.
+    Empty if there are none; then it says how to get them.
     """
     results = published.results(_project(), experiment, tier).table
     if results.empty:
+        print(no_results(experiment, tier))  # noqa: T201 - in the place of its rows
         return pd.DataFrame(columns=[*by, *columns, "measured"])
     is_here = published.is_from_here(published.about(_project(), experiment, tier))
     paper = results[results.variant == "paper"]
@@ -174,15 +234,20 @@ def _readable(judged: pd.DataFrame) -> pd.DataFrame:
             "place": judged.place,
             "statement": judged.statement,
             "paper": judged.published,
-            "expected": judged.expected.map(report.format_range),
+            "expected": judged.expected.map(format_range),
             "here": judged.value.map(claims.format_value),
             "lowest": judged.lowest.map(claims.format_value),
             "highest": judged.highest.map(claims.format_value),
-            "verdict": judged.verdict,
+            "verdict": [claims.said(row) for row in judged.itertuples()],
+            "needs": judged.needs,
+            "why this range": judged.why,
+            "erratum": judged.errata,
         }
     )
     return table.set_index("place")
 
 
 def _cell(value: Any) -> str:
-    return report.format_range(value) if isinstance(value, tuple) else claims.format_value(value)
+    if isinstance(value, tuple):
+        return format_range(value)
+    return value if isinstance(value, str) else claims.format_value(value)

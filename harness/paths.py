@@ -53,11 +53,20 @@ class Project:
     figures = _Below("data/figures")
     """Figures, one folder per experiment."""
 
+    executed = _Below("data/notebooks")
+    """Notebooks that measured something, as they were executed."""
+
     metrics = _Below("data/metrics")
     """Numbers that DVC compares between versions."""
 
     code = _Below("data/code")
     """What each study's results depend on, as digests."""
+
+    readme = _Below("README.md")
+    """The first page."""
+
+    validation = _Below("docs/validation.md")
+    """What the evidence is, with all claims."""
 
     build = _Below("build")
     """Everything that is made and not kept."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,12 @@ from harness.units import format_bytes
 WIDTH_IN: Final = 7.0
 COLOURS: Final = {"hdd": "#b5542c", "ssd": "#2c6fb5", "file": "#4d7f3c"}
 """One colour per kind of device, in all figures."""
+
+_OTHER_COLOURS: Final = ("#8a5fa8", "#c08a1e", "#3f9a96", "#a83e6f", "#6b6b6b")
+"""Of devices that somebody has named."""
+
+_DEVICES: Final = {"hdd": "HDD", "ssd": "SSD"}
+"""Devices that figures call otherwise than tables do."""
 
 PLAIN: Final = FuncFormatter(lambda x, _: f"{x:g}")
 """Tick labels without powers of ten."""
@@ -52,24 +59,38 @@ def new(columns: int = 1, height_in: float = 4.2, **options: Any) -> tuple[Figur
     return figure, axes
 
 
-def stamp(figure: Figure, tier: str, notes: Sequence[str] = ()) -> Figure:
-    """Writes below a figure which tier it shows, and the paper's claims beside ours."""
+def stamp(figure: Figure, origin: str, notes: Sequence[str] = ()) -> Figure:
+    """Writes below a figure the paper's claims beside ours, and what run it shows (its tier)."""
     width = round(figure.get_figwidth() * 14)
-    lines = [line for note in notes for line in textwrap.wrap(note, width, subsequent_indent="   ")]
-    text = "\n".join([*lines, f"tier: {tier}"])
+    said = [*notes, origin]
+    lines = [line for note in said for line in textwrap.wrap(note, width, subsequent_indent="   ")]
+    text = "\n".join(lines)
     figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color="0.35", linespacing=1.4)
     return figure
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Writes stem.svg and stem.png, without dates and versions in them."""
-    paths = []
+def files(figure: Figure, stem: Path) -> dict[Path, bytes]:
+    """The contents of stem.svg and stem.png, without dates and versions in them."""
+    drawn = {}
     with theme():
         for suffix, metadata in _FILES.items():
-            path = stem.with_suffix(f".{suffix}")
-            figure.savefig(path, metadata=metadata)
-            paths.append(path)
-    return paths
+            file = io.BytesIO()
+            figure.savefig(file, format=suffix, metadata=metadata)
+            drawn[stem.with_suffix(f".{suffix}")] = file.getvalue()
+    return drawn
+
+
+def device_name(device: str) -> str:
+    """As figures say it: a real drive may have any name."""
+    return _DEVICES.get(device, device)
+
+
+def device_colours(devices: Iterable[str]) -> dict[str, str]:
+    """A colour for each of a figure's devices, whatever they are called."""
+    names = sorted(set(devices))
+    others = [name for name in names if name not in COLOURS]
+    found = {name: _OTHER_COLOURS[i % len(_OTHER_COLOURS)] for i, name in enumerate(others)}
+    return {name: COLOURS.get(name) or found[name] for name in names}
 
 
 def size_axis(axes: Axes, sizes_bytes: Sequence[float]) -> None:

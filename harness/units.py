@@ -21,6 +21,9 @@ _BYTES: Final = {
 }
 _RATES: Final = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
 _TIMES: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_LARGEST: Final = 2**63 - 1
+"""Of a size or time: the kernel and the core count them in 64 bits with a sign."""
+
 _NUMBER: Final = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z/]*)\s*$")
 
 
@@ -68,6 +71,8 @@ def _parse(text: object, units: dict[str, int], what: str, example: str) -> int:
     if unit not in units:
         raise BadParameter(f"{text!r}: unknown unit {unit!r}; known: {', '.join(units)}")
     value = Decimal(number.replace("_", "")) * units[unit]
+    if value > _LARGEST:
+        raise BadParameter(f"{text!r} is too large: at most {_LARGEST} of the smallest unit")
     if value != int(value):
         raise BadParameter(f"{text!r} is not a whole number of the smallest unit")
     return int(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import HealthCheck, settings
 from leaks import PREFIX
 from numpy.typing import NDArray
@@ -24,11 +26,15 @@ from harness import _core
 from harness.commands import main as cli
 from harness.errors import InvalidRun
 from harness.paths import Project, find_project
-from harness.workloads.tpch import CONTENT, JoinInputs, expected_join, join_inputs
+from harness.workloads.records import CONTENT
+from harness.workloads.tpch import JoinInputs, expected_join, join_inputs
 
 Found = TypeVar("Found")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+WERROR = ["-Werror"] if os.environ.get("FLASHLAB_WERROR", "OFF") != "OFF" else []
+"""What a compiler is told: warnings are errors for those who change the code, never for users."""
 
 settings.register_profile(
     "fast",
@@ -121,6 +127,18 @@ def need(program: str) -> str:
     return found
 
 
+def newest() -> tuple[list[str], dict[str, str]]:
+    """What runs Debian's newest programs, and the names of its compilers; skips without them."""
+    folder, run_in = REPOSITORY / "build" / "newest", str(REPOSITORY / "tools" / "newest")
+    if not (folder / "ready.json").is_file():
+        why = folder / "missing.txt"
+        pytest.skip(why.read_text() if why.is_file() else "`make newest` was not called")
+    tried = subprocess.run([run_in, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"Debian's newest programs do not run here: {tried.stderr.strip()}")
+    return [run_in], json.loads((folder / "ready.json").read_text())
+
+
 @pytest.fixture(scope="session")
 def project() -> Project:
     """This checkout."""
@@ -146,7 +164,7 @@ def smoke(raw: Path) -> JoinInputs:
     return inputs
 
 
-def _sockets(folder: str, names: list[str]) -> list[str]:
+def sockets(folder: str, names: list[str]) -> list[str]:
     """A notebook that is executed meanwhile talks to its kernel through some."""
     return [name for name in names if (Path(folder) / name).is_socket()]
 
@@ -154,14 +172,39 @@ def _sockets(folder: str, names: list[str]) -> list[str]:
 @pytest.fixture
 def checkout(tmp_path: Path, raw: Path, smoke: JoinInputs) -> Project:
     """An empty checkout to run commands in: the committed files, and the smoke inputs."""
-    root = tmp_path / "checkout"
+    del smoke  # they are in raw
+    return make_checkout(tmp_path / "checkout", raw)
+
+
+def make_checkout(root: Path, raw: Path) -> Project:
+    """See `checkout`; inputs that `raw` has not are not there."""
     for name in ("params.yaml", "dvc.yaml", "pyproject.toml"):
         root.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     for name in ("hardware", "data/published", "notebooks"):
-        shutil.copytree(REPOSITORY / name, root / name, ignore=_sockets)
+        shutil.copytree(REPOSITORY / name, root / name, ignore=sockets)
     shutil.copytree(raw / "tpch" / "smoke", root / "data" / "raw" / "tpch" / "smoke")
     return Project(root)
+
+
+LITTLE = {
+    "scale": "smoke",
+    "repetitions": 1,
+    "read_buffers": ["4 MiB"],
+    "write_buffers": ["4 KiB"],
+    "users": [1],
+    "queue_depths": [1],
+    "algorithms": ["grace"],
+    "variants": {},
+}
+"""Of the Grace join's grid: next to nothing."""
+
+
+def describe(project: Project, study: str, tier: str, **parameters: Any) -> None:
+    """Has the checkout's params.yaml ask for these parameters, so that such a run is published."""
+    params = yaml.safe_load(project.params.read_text())
+    params[study][tier]["parameters"] |= parameters
+    project.params.write_text(yaml.safe_dump(params, sort_keys=False))
 
 
 @pytest.fixture
@@ -251,6 +294,17 @@ def mounted(device: Path, folder: Path, *options: str) -> Iterator[Path]:
     subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", str(device)], check=True)
     folder.mkdir(exist_ok=True)
     subprocess.run(["mount", *options, str(device), str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@contextmanager
+def full_tmpfs(folder: Path, room_bytes: int = 64 << 10) -> Iterator[Path]:
+    """A file system in memory with hardly any room, over a folder; needs root."""
+    options = f"size={room_bytes},mode=755"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
     try:
         yield folder
     finally:

@@ -6,10 +6,10 @@
 
 It looks at loop devices, mounts, everything below /run/flashlab (live devices and leases), control
 groups, folders of ours among the temporary ones, processes that work in any of these, and at the
-paths that a test names. Other test runs may be at work at the same time (pytest-xdist, another
-checkout): what is theirs is not counted. A row with this process's PREFIX is surely ours and has to
-be as it was at once; one that says nothing of whose it is gets a minute, in which its owner would
-have cleaned it away.
+paths that a test names. Other runs may be at work at the same time (pytest-xdist, another checkout,
+somebody's own device): what is theirs is not counted. A row with this process's PREFIX is surely
+ours and has to be as it was at once; one that says nothing of whose it is gets a minute, in which
+its owner would have cleaned it away.
 """
 
 from __future__ import annotations
@@ -26,10 +26,16 @@ from typing import Final
 
 from harness.devices.live import registry
 from harness.errors import TargetError
-from harness.system import cgroups, leases
+from harness.probes import bpftrace
+from harness.system import cgroups, leases, locks
 
 PREFIX: Final = f"t{os.getpid()}-"
 """Begins the names of what tests of this process make."""
+
+MARK: Final = "FLASHLAB_TESTS_OF"
+"""A variable that all have that we start, even a daemon that is init's child."""
+
+os.environ[MARK] = PREFIX
 
 _LIMIT_S: Final = 60.0
 _TOKEN: Final = re.compile(r"/run/flashlab/.|/flashlab-[a-z-]*[0-9a-f]{16}\b")
@@ -84,7 +90,8 @@ def nothing_left(*watched: Path) -> Iterator[None]:
     """Fails if what runs in the block leaves anything behind."""
     before = look(*watched)
     yield
-    assert changes(before) == []
+    left = changes(before)
+    assert left == [], "\n".join(left)  # pytest explains what is asserted in tests only
 
 
 def _rows(watched: tuple[Path, ...]) -> Iterator[str]:
@@ -92,7 +99,8 @@ def _rows(watched: tuple[Path, ...]) -> Iterator[str]:
         below, clears = (_read(device / name) for name in ("backing_file", "autoclear"))
         yield f"loop {device.parts[3]} {below} {clears}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        yield f"mount {line}"
+        if f" / {bpftrace.TRACEFS} " not in line:  # the first probe mounts it, and leaves it so
+            yield f"mount {line}"
     for top, folders, names in os.walk(registry.ROOT):  # looks at no file: nobody may serve it
         paths = (Path(top, name) for name in (*folders, *names))
         yield from (f"file {path}" for path in paths if path != leases._root())  # that stays
@@ -112,10 +120,27 @@ def _rows(watched: tuple[Path, ...]) -> Iterator[str]:
 def _is_others(row: str, living: set[str]) -> bool:
     if PREFIX in row or row.startswith("watched "):
         return False
+    if row.startswith(("loop ", "mount ")) and not _MAY_GO.search(row):
+        return True  # at a place that neither the harness nor a test would choose
     return bool(_OF_TESTS.search(row)) or any(path in row for path in living)
 
 
 def _of_living_others() -> set[str]:
+    """What stands in rows of living others: their devices and leases, and what these note."""
+    return _of_others_runs() | set(_of_others_devices())
+
+
+def _of_others_devices() -> Iterator[str]:
+    """Devices that shall outlive their makers, and what is mounted from them, wherever it is."""
+    for lock in registry.ROOT.glob("*/lock"):
+        holders = [] if (lock.parent / "owner").exists() else locks.holders(lock)
+        if holders and not any(_is_ours(pid) for pid in holders):
+            yield str(lock.parent)
+            if device := registry.Place(lock.parent.name).about().get("device"):
+                yield f" {device} "
+
+
+def _of_others_runs() -> set[str]:
     """Paths of live devices and leases that another process holds, and what these leases note."""
     holders = _lock_holders()
     found = set()
@@ -144,6 +169,8 @@ def _lock_holders() -> dict[int, int]:
 
 def _is_ours(pid: int) -> bool:
     """Whether a process is this one, or one that it has started."""
+    if f"{MARK}={PREFIX}" in _read(Path(f"/proc/{pid}/environ")).split("\0"):
+        return True
     while pid > 1:
         if pid == os.getpid():
             return True

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from conftest import REPOSITORY
 from leaks import PREFIX
 
+from harness import _core
 from harness.devices.live import LiveDevice, registry
 from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
@@ -24,6 +26,12 @@ from harness.system import mounts
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 HARNESS = str(Path(sys.executable).with_name("harness"))
+NEEDS_FUSE = pytest.mark.skipif(
+    not _core.FuseFile.available(), reason="the core was built without FUSE"
+)
+NEEDS_DEVICES = (pytest.mark.servers, pytest.mark.root, NEEDS_FUSE)
+"""Of a module that makes live devices."""
+
 KEPT = f"{PREFIX}kept"
 """A device that lives as long as a module's tests."""
 
@@ -68,13 +76,20 @@ def _read(path: Path) -> str:
 
 
 def processes_of(name: str) -> list[int]:
-    """Processes that serve a device of that name."""
+    """Processes that serve a device of that name; not those of another container."""
     found = []
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         words = _read(line).split("\0")
-        if str(registry.ROOT / name) in words:
+        if str(registry.ROOT / name) in words and _is_here(line.parent):
             found.append(int(line.parts[2]))
     return found
+
+
+def _is_here(process: Path) -> bool:
+    try:
+        return (process / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+    except OSError:
+        return False
 
 
 def eventually(holds: Callable[[], bool], limit_s: float = 30.0) -> None:

@@ -36,6 +36,13 @@ def test_sizes_that_are_refused(text: object) -> None:
         units.parse_bytes(text)
 
 
+@pytest.mark.parametrize("text", ["9223372036854775808 B", f"{'9' * 5000} GiB", "9000000000 GiB"])
+def test_sizes_that_nothing_counts(text: str) -> None:
+    with pytest.raises(BadParameter, match="is too large"):
+        units.parse_bytes(text)
+    assert units.parse_bytes("9223372036854775807 B") == 2**63 - 1
+
+
 def test_no_fraction_of_a_byte() -> None:
     with pytest.raises(BadParameter, match="whole number"):
         units.parse_bytes("0.3 B")

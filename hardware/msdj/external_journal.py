@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.drives import external_journal, placement
 from harness.errors import EXIT_CODE, HarnessError, TargetError
+from harness.system.filesystems import PLAIN
 from harness.units import format_bytes
 
 
@@ -48,7 +49,7 @@ def main(data: Path, journal: Path) -> None:
             f"({handle.left_blocks} logical blocks left in its unit)"
         )
     print("this would overwrite both; the guard does it on claimed namespaces:")
-    for step in external_journal.steps(Planned(data), Planned(journal)):
+    for step in external_journal.steps(Planned(data), Planned(journal), PLAIN):
         print(f"  {step.what}, at most {format_bytes(step.written_bytes)}:")
         print(f"    {shlex.join(step.command)}")
     print("and then:")

@@ -27,7 +27,8 @@ _OURS: Final = {
     "live_device": ("harness.benchmarks.live_device", "harness.benchmarks.live_safety"),
     "probes": ("harness.benchmarks.probes",),
     "hardware": ("harness.benchmarks.erase_guard", "harness.benchmarks.drive_calibration"),
-    "reviewer": ("harness.benchmarks.reviewer",),
+    "sweeps": ("harness.benchmarks.sweeps",),
+    "reviewer": ("harness.benchmarks.explorer", "harness.benchmarks.reviewer"),
 }
 """Groups that no study owns; studies have theirs in their packages, and may add to these."""
 
@@ -55,11 +56,12 @@ def _of_study(name: str, measure: Benchmark) -> Measure:
 
 def run(project: Project, only: str, console: Console) -> None:
     """Measures one group, or all of them, into build/bench.json; other groups' records stay."""
-    if only and only not in groups():
-        raise UnknownName("benchmark group", only, groups())
+    known = groups()
+    if only and only not in known:
+        raise UnknownName("benchmark group", only, known)
     path = project.build / "bench.json"
     records = json.loads(path.read_text()) if path.is_file() else []
-    for group in [only] if only else groups():
+    for group in [only] if only else known:
         figures = []
         for measure in _measures(group):
             for figure in measure(project, console):
@@ -67,8 +69,7 @@ def run(project: Project, only: str, console: Console) -> None:
                 console.print(figure.line())
         records = [r for r in records if r["group"] != group]
         records += [{"group": group, **figure.record()} for figure in figures]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(records, indent=1) + "\n").encode())
+        write_atomically(path, (json.dumps(records, indent=1) + "\n").encode(), make_folder=True)
     _summarise(records, console)
     console.print(f"written: {path}")
 

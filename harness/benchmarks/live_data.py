@@ -70,7 +70,7 @@ def verify_with_fio(
 
 @contextmanager
 def file_system(device: Path, folder: Path, kind: str, *options: str) -> Iterator[Path]:
-    """Makes and mounts ext4 or xfs; unmounts it, whatever happens."""
+    """Makes and mounts ext4, xfs or btrfs; unmounts it, whatever happens."""
     quiet = ["-q", "-F"] if kind == "ext4" else ["-q", "-f"]
     run(f"mkfs.{kind}", *quiet, str(device))
     with mounted(device, folder, *options):
@@ -113,9 +113,11 @@ def check_file_system(device: Path, kind: str) -> str:
     """What the file system's own checker complains of; empty if it is clean."""
     if kind == "ext4":
         return filesystems.check(device)
-    command = [find_program("xfs_repair"), "-n", str(device)]
+    checkers = {"xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check", "--readonly")}
+    program, *options = checkers[kind]
+    command = [find_program(program), *options, str(device)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else f"xfs_repair: {done.stdout} {done.stderr}"
+    return "" if done.returncode == 0 else f"{program}: {done.stdout} {done.stderr}"
 
 
 def discarded_bytes(device: Path) -> int:

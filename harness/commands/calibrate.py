@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from harness.commands.console import terminal
+from harness.commands.console import say, terminal
 from harness.errors import BadParameter
 from harness.units import format_bytes, format_seconds, parse_size_option
 
@@ -104,15 +104,15 @@ def drive(
         jobs = plan_for(kind, target.size_bytes, discards=target.discards)
         generic = generic_profile(profiles, kind)
         if plan:
-            _print_plan(jobs, steps(jobs, target, generic))
+            _print_plan(jobs, steps(jobs, target, generic), target.size_bytes)
             return
-        figures = measure(jobs, target, _say)
+        figures = measure(jobs, target, say)
         origin = profile_file.origin_of(target.target.path, named=named)
     calibrated = fit(generic, jobs, figures)
     _print_calibrated(calibrated)
     if write:
         written = profile_file.write_profile(profiles, write, calibrated, jobs, origin)
-        _say(f"written: {written}")
+        say(f"written: {written}")
 
 
 def _opened_drive(
@@ -172,7 +172,7 @@ def _claimed_drive(name: str) -> Iterator[tuple[Drive, str]]:
         yield Drive(target), drive_name(fingerprint.of_drive(target.drive))
 
 
-def _print_plan(plan: JobPlan, steps: list[Step]) -> None:
+def _print_plan(plan: JobPlan, steps: list[Step], size_bytes: int) -> None:
     table = Table("step", "writes at most", "expected", "command", box=None)
     for step in steps:
         written = format_bytes(step.written_bytes) if step.written_bytes else "-"
@@ -180,9 +180,10 @@ def _print_plan(plan: JobPlan, steps: list[Step]) -> None:
         table.add_row(step.what, written, format_seconds(step.expected_s), command)
     terminal().print(table)
     total_s = sum(step.expected_s for step in steps)
-    _say(
+    say(
         f"in all: {format_bytes(plan.written_bytes)} written, {format_seconds(total_s)} on a drive "
-        f"such as the generic one ({plan.kind})"
+        f"such as the generic one ({plan.kind}); wear: it is written "
+        f"{plan.written_bytes / size_bytes:.2g} times over"
     )
 
 
@@ -200,7 +201,7 @@ def _print_calibrated(found: Calibrated) -> None:
         predicted = "predicted" if row["held_out"] else "fitted"
         table.add_row(row["job"], *quantities, f"{row['error_ratio']:+.1%}", predicted)
     terminal().print(table)
-    _say(
+    say(
         f"largest error of a fitted job {found.worst_fitted:.1%}, of a predicted one "
         f"{found.worst_held_out:.1%}"
     )
@@ -231,7 +232,7 @@ def _calibrate(name: str, write: bool) -> None:
         report.print_judged(project, name, results, title, terminal())
     if write:
         changed = found.write(project.profiles)
-        _say(f"written: {', '.join(changed) or 'nothing, all values stay'}")
+        say(f"written: {', '.join(changed) or 'nothing, all values stay'}")
 
 
 def _as_page(shown: Shown) -> Table:
@@ -239,7 +240,3 @@ def _as_page(shown: Shown) -> Table:
     for row in shown.table.itertuples(index=False):
         table.add_row(*row)
     return table
-
-
-def _say(line: str) -> None:
-    terminal().print(line, soft_wrap=True, highlight=False, markup=False)

@@ -14,6 +14,11 @@ def terminal(width_without: int = 120) -> Console:
     return Console(width=None if sys.stdout.isatty() else width_without)
 
 
+def say(line: str) -> None:
+    """A line as it is, however long, and whatever a name in it looks like."""
+    terminal().print(line, soft_wrap=True, highlight=False, markup=False)
+
+
 def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
     """Texts such as NAME=VALUE, as given with an option. Raises BadParameter."""
     found = {}

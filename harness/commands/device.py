@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from harness import _core
-from harness.commands.console import terminal
+from harness.commands.console import say, terminal
 from harness.errors import BadParameter
 from harness.units import format_bytes, parse_size_option
 
@@ -77,11 +77,11 @@ def create(
     )
     device = live.create(spec, name)
     about = device.place.about()
-    _say(f"{device.path}  {device.name}, {format_bytes(device.size_bytes)}")
+    say(f"{device.path}  {device.name}, {format_bytes(device.size_bytes)}")
     if about["slowdown"] > 1:
-        _say(f"its time runs {about['slowdown']} times slower than the clock")
+        say(f"its time runs {about['slowdown']} times slower than the clock")
     if about["proposed_slowdown"] > about["slowdown"]:
-        _say(
+        say(
             f"this machine's path is too slow for this drive: --slowdown "
             f"{about['proposed_slowdown']} is proposed, or results will be invalid"
         )
@@ -96,7 +96,7 @@ def list_() -> None:
 
     names = live.list_names()
     if not names:
-        _say("there is no live device")
+        say("there is no live device")
         return
     table = Table("name", "device", "profile", "size", "speed", "valid", box=None)
     for column in table.columns:
@@ -151,7 +151,7 @@ def trim_policy(
     policy: Annotated[str, typer.Argument(help=", ".join(_core.policy_names("trim")))] = "",
 ) -> None:
     """Shows or changes how a drive handles TRIM."""
-    _say(_find(name).trim_policy(policy) or "a hard disk has none")
+    say(_find(name).trim_policy(policy) or "a hard disk has none")
 
 
 @app.command()
@@ -187,7 +187,7 @@ def power_cut(
 ) -> None:
     """Cuts the power: requests in flight fail, volatile writes may be lost; then it is back."""
     cut = _find(name).power_cut(seed, stay_off=stay_off)
-    _say(
+    say(
         f"{cut['unanswered']} requests failed, {cut['doubtful_sectors']} sectors were in doubt, "
         f"{cut['changed_sectors']} have earlier content"
     )
@@ -244,14 +244,14 @@ def remove(
 
     if force:
         for line in registry.remove_traces(registry.existing(name)):
-            _say(line)
+            say(line)
         return
     device = live.find(name)
     about = device.place.about()
     device.remove()
     if about["store"] != "memory":
         kept = f"its data stays in {about['store']}"
-        _say(f"{kept}, its state in {about['state']}" if about["state"] else kept)
+        say(f"{kept}, its state in {about['state']}" if about["state"] else kept)
 
 
 def _find(name: str) -> LiveDevice:
@@ -328,8 +328,3 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
         if not (name and separator and value):
             raise BadParameter(f"--override {name}{separator}{value}: write it as NAME=VALUE")
     return {name: value for name, _, value in pairs}
-
-
-def _say(line: str) -> None:
-    """A line as it is, however long."""
-    terminal().print(line, soft_wrap=True, highlight=False, markup=False)

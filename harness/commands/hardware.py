@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from harness.commands.console import terminal
+from harness.commands.console import say, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.drives.discovery import Drive, Machine
     from harness.drives.guard import ClaimPlan
     from harness.drives.targets import Step
     from harness.paths import Project
@@ -31,7 +33,6 @@ Name = Annotated[str, typer.Argument(help="the name under which the drive is cla
 def list_() -> None:
     """Lists the drives of this machine, what occupies them, and what they could serve for."""
     from harness.drives.discovery import Machine, nvme_features
-    from harness.runs import roles
     from harness.units import format_bytes
 
     machine = Machine()
@@ -50,12 +51,25 @@ def list_() -> None:
             facts.add_row("name", str(link))
         for occupant in machine.occupants(drive.name) or ["nothing"]:
             facts.add_row("occupied by", occupant)
-        for role in roles.of(drive, fdp=bool(features.fdp)):
+        for role in _could_serve(drive, machine, fdp=bool(features.fdp)):
             facts.add_row("could serve", role)
         console.print(str(drive.node), highlight=False)
         console.print(facts, highlight=False)
     if not machine.drives:
         console.print("no drives")
+
+
+def _could_serve(drive: Drive, machine: Machine, *, fdp: bool) -> list[str]:
+    """A drive that nobody can claim, such as the one with the root file system, serves nothing."""
+    from harness.drives import guard
+    from harness.errors import TargetError
+    from harness.runs import roles
+
+    try:
+        guard.check_claimable(drive, machine)
+    except TargetError as error:
+        return [f"nothing: {error}"]
+    return roles.of(drive, fdp=fdp)
 
 
 @app.command()
@@ -123,7 +137,8 @@ def wear(
     from harness.system import block_queue
     from harness.tiers.hardware import WEAR_BY
 
-    found = Machine().drive(block_queue.drive_of(drive.resolve()).name)
+    node = Path(os.path.realpath(drive))  # of a link that leads to itself, that link
+    found = Machine().drive(block_queue.drive_of(node).name)
     said = reading.read(found.node, WEAR_BY[found.transport])
     table = Table("count", "value", "from", box=None)
     for name, count in said.counts.items():
@@ -144,7 +159,7 @@ def prepare(
     plan: Annotated[bool, typer.Option("--plan", help="only say what would be done")] = False,
 ) -> None:
     """Brings a claimed drive into a known state: erased, and, if asked for, worn in."""
-    from harness.drives import capabilities, conditions, guard, preparation
+    from harness.drives import capabilities, conditions, guard, preparation, total
 
     console = terminal(140)
     drive = guard.check(name)
@@ -154,7 +169,10 @@ def prepare(
     after = preparation.precondition(target) if precondition else []
     for other in ways:
         console.print(f"{other.name}: {other.refused or 'offered'}", highlight=False)
-    _print_steps([*chosen.steps, *after], console)
+    steps = [*chosen.steps, *after]
+    _print_steps(steps, console)
+    cost = total.of_plans([(name, drive.size_bytes, steps)])
+    console.print(cost, highlight=False, soft_wrap=True)
     if plan:
         return
     budget_bytes = sum(step.written_bytes for step in (*chosen.steps, *after)) + drive.size_bytes
@@ -171,16 +189,25 @@ def prepare(
 
 
 @app.command()
-def expect() -> None:
+def expect(
+    document: Annotated[
+        bool, typer.Option("--document", help="Write the table into hardware/README.md.")
+    ] = False,
+) -> None:
     """What the device models say that each experiment writes on a drive, and how long it takes."""
     from harness.paths import find_project
-    from harness.runs import hardware_plan, roles
-    from harness.units import format_bytes, format_seconds
+    from harness.runs import expected_on_drives
 
-    table = Table("experiment", "drive", "points", "writes", "takes", box=None)
-    for row in hardware_plan.expectations(find_project(), roles.examples()).itertuples():
-        written, time = format_bytes(float(row.written_bytes)), format_seconds(float(row.time_s))
-        table.add_row(str(row.experiment), str(row.device), str(row.points), written, time)
+    project = find_project()
+    found = expected_on_drives.rows(project)
+    if document:
+        part = expected_on_drives.part(project)
+        part.write(expected_on_drives.in_markdown(found))
+        say(f"written: {part.page}")
+        return
+    table = Table(*expected_on_drives.HEADINGS, box=None)
+    for row in found:
+        table.add_row(*row)
     terminal(140).print(table)
 
 
@@ -193,15 +220,56 @@ def print_run_plan(
 
     if tier != "hardware":
         raise BadParameter("--plan is for tier hardware: the others overwrite nothing of yours")
-    for drive in hardware_plan.plan(project, experiment, options):
+    plans = hardware_plan.plan(project, experiment, options)
+    for drive in plans:
         console.print(drive.title, highlight=False)
         _print_steps(drive.steps, console)
+    console.print(hardware_plan.total(plans), highlight=False, soft_wrap=True)
+
+
+@app.command()
+def choose(
+    drives: Annotated[
+        list[str], typer.Argument(metavar="NAME=CLAIMED...", help="such as ssd=mine")
+    ],
+    journal: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=CLAIMED", help="a drive's FDP namespace")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="write the choice here, which is what runs them")
+    ] = None,
+) -> None:
+    """Says what all studies would do to claimed drives; with --write, chooses these drives."""
+    from harness.commands.console import pairs
+    from harness.paths import find_project
+    from harness.runs import chosen_drives, hardware_plan
+
+    chosen, journals = pairs(drives, "NAME=CLAIMED"), pairs(journal, "--journal")
+    console = terminal(140)
+    plans = []
+    for study, plan in chosen_drives.plans(find_project(), chosen, journals):
+        console.rule(study, align="left")
+        if isinstance(plan, str):
+            console.print(f"cannot run: {plan}", highlight=False)
+            continue
+        for drive in plan:
+            console.print(drive.title, highlight=False)
+            _print_steps(drive.steps, console)
+        plans += plan
+    console.rule("all studies", align="left")
+    console.print(hardware_plan.total(plans), highlight=False, soft_wrap=True)
+    if write is not None:
+        chosen_drives.write(write, chosen, journals)
 
 
 def _print_claim_plan(plan: ClaimPlan, console: Console) -> None:
+    from harness.drives import total
+
     drive = plan.drive
     console.print(f"{plan.by_id} is {drive.node}: {drive.model}, serial number {drive.serial}")
     _print_steps(plan.steps, console)
+    cost = total.of_plans([(plan.name, drive.size_bytes, plan.steps)])
+    console.print(cost, highlight=False, soft_wrap=True)
 
 
 def _print_steps(steps: Sequence[Step], console: Console) -> None:

@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from rich.table import Table
 
-from harness.commands import calibrate, device, hardware, probe
-from harness.commands.console import pairs, terminal
+import harness
+from harness.commands import calibrate, device, hardware, probe, sweep
+from harness.commands.console import pairs, say, terminal
 from harness.errors import EXIT_CODE, HarnessError, Interrupted
+from harness.units import format_bytes
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"harness {harness.__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Five papers on flash storage under databases, reproduced on three tiers.",
 )
 
 app.add_typer(probe.app, name="probe")
+
+
+@app.callback()
+def harness_(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the package's version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Five papers on flash storage under databases, reproduced on three tiers."""
+
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,20 +60,47 @@ if TYPE_CHECKING:
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(device.app, name="device")
 app.add_typer(hardware.app, name="hardware")
+app.command()(sweep.sweep)
 
-TierOption = Annotated[str, typer.Option("--tier", help="simulated, emulated or hardware")]
+_LONG: Final = re.compile(r"^(.{200}).{200,}(.{100})$")
+"""A word of which nobody wants to see all, such as a name of thousands of letters."""
+
+TierOption = Annotated[
+    str, typer.Option("--tier", help="simulated, emulated, hardware, or auto: the best there is")
+]
 
 
 def main() -> NoReturn:
     """Runs the command line. An operating error is one line on stderr and exit code 2."""
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app(standalone_mode=True)
+        with _all_said():
+            app(standalone_mode=True)
     except HarnessError as error:
         _fail(error)
+    except OSError as error:  # what nobody expected, but the system has said what it is
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _fail(HarnessError(f"{where}{error.strerror or error}"))
     except KeyboardInterrupt:
         _fail(Interrupted("interrupted: nothing was left half done; run again to continue"))
     sys.exit(0)
+
+
+@contextlib.contextmanager
+def _all_said() -> Iterator[None]:
+    """What was printed has arrived at the end, or there is an error: the disk may be full there."""
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - not to be said again at exit
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            raise
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -55,8 +108,14 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _fail(error: HarnessError) -> NoReturn:
-    print(f"harness: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
+    words = (_LONG.sub(r"\1...\2", _shown(word)) for word in str(error).split())
+    print(f"harness: {' '.join(words)}", file=sys.stderr)  # noqa: T201
     sys.exit(EXIT_CODE)
+
+
+def _shown(text: str) -> str:
+    """As it may be shown on a terminal, to which control characters would be commands."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 @app.command("list")
@@ -86,14 +145,23 @@ def run(
         Path | None,
         typer.Option(help="hardware: a file to make (and delete), or a blank loop device"),
     ] = None,
+    cached: Annotated[
+        bool, typer.Option("--cached", help="hardware: a file where there is no O_DIRECT, too")
+    ] = False,
     drive: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=CLAIMED", help="hardware: a claimed drive for a device"),
+        typer.Option(
+            *("--drive", "--drives"),
+            metavar="NAME=CLAIMED",
+            help="hardware: a claimed drive for a device",
+        ),
     ] = None,
     journal: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=CLAIMED", help="hardware: a claimed FDP namespace for a drive's journal"
+            *("--journal", "--journals"),
+            metavar="NAME=CLAIMED",
+            help="hardware: a claimed FDP namespace for a drive's journal",
         ),
     ] = None,
     write_budget: Annotated[
@@ -108,52 +176,88 @@ def run(
     ] = False,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a parameter of the experiment"),
+        typer.Option(
+            *("--set", "--settings"), metavar="NAME=VALUE", help="a parameter of the experiment"
+        ),
     ] = None,
     device: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PROFILE", help="modelled tiers: another profile for a device"),
+        typer.Option(
+            *("--device", "--devices"),
+            metavar="NAME=PROFILE",
+            help="modelled tiers: another profile for a device",
+        ),
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="modelled tiers: a profile's parameter"),
+        typer.Option(
+            *("--override", "--overrides"),
+            metavar="NAME=VALUE",
+            help="modelled tiers: a profile's parameter",
+        ),
     ] = None,
-    publish: Annotated[bool, typer.Option(help="write tables, traces and figures")] = True,
+    publish: Annotated[
+        bool,
+        typer.Option(
+            help="what params.yaml describes goes into data/; all else, or all, into build/runs/"
+        ),
+    ] = True,
 ) -> None:
     """Runs an experiment on a tier, or continues it, and judges the paper's claims."""
     from harness.paths import find_project
-    from harness.runs.session import Options, open_session
+    from harness.runs.asked import Wanted
+    from harness.runs.choice import choose
+    from harness.runs.session import open_session
     from harness.units import parse_size_option
 
-    options = Options(
+    project = find_project()
+    wanted = Wanted(
+        tier=tier,
         scale=scale,
-        settings=pairs(settings, "--set"),
-        devices=pairs(device, "--device"),
-        overrides=pairs(override, "--override"),
-        target=file,
         drives=pairs(drive, "--drive"),
         journals=pairs(journal, "--journal"),
-        write_budget_bytes=parse_size_option(write_budget) if write_budget else 0,
-        queue=pairs(queue, "--queue"),
+        file=file,
+        devices=pairs(device, "--device"),
+        settings=pairs(settings, "--set"),
+        overrides=pairs(override, "--override"),
+        publish=publish,
     )
+    budget_bytes = parse_size_option(write_budget) if write_budget else 0
+    options = wanted.options(
+        write_budget_bytes=budget_bytes, queue=pairs(queue, "--queue"), cached=cached
+    )
+    chosen = choose(project, experiment, tier, options)
     if plan:
-        hardware.print_run_plan(find_project(), experiment, tier, options, terminal())
+        hardware.print_run_plan(project, experiment, chosen.tier, chosen.options, terminal())
         return
-    with open_session(find_project(), experiment, tier, options) as session:
+    with open_session(
+        project,
+        experiment,
+        chosen.tier,
+        chosen.options,
+        why_tier=chosen.why,
+        publish=publish,
+    ) as session:
+        say(f"{experiment}, {session.stamp}")
         session.run()
-        if publish:
-            session.publish()
-        _print_verdicts(session.verdicts(), f"{experiment}, tier {tier}")
+        folder = session.publish()
+        _print_verdicts(session.verdicts(), f"{experiment}, {session.stamp}")
+        if session.place.page is not None:
+            say(f"results, figures and their report: {folder}")
 
 
 @app.command()
-def agreement(experiment: str) -> None:
+def agreement(
+    experiment: str,
+    publish: Annotated[bool, typer.Option("--publish", help="into data/, as pipelines do")] = False,
+) -> None:
     """Compares what was run on tier emulated with the simulation of the same points."""
     from harness.paths import find_project
     from harness.runs import agreement as agreements
+    from harness.runs.study import agreement_of
 
-    table = agreements.publish(find_project(), experiment)
-    goal = agreements.of(experiment).goal_ratio
+    table, path = agreements.write(find_project(), experiment, publish=publish)
+    goal = agreement_of(experiment).goal_ratio
     shown = Table(
         "device", "what", "points", "median", "lowest", "highest", f"within {goal:.0%}", box=None
     )
@@ -165,6 +269,22 @@ def agreement(experiment: str) -> None:
     if "ios_differ" in table:
         differ = int(table.ios_differ.sum())
         terminal().print(f"{differ} of {int(table.ios_compared.sum()):,} I/O counts differ")
+    say(f"the table: {path}")
+
+
+@app.command()
+def draw(experiment: str, tier: TierOption = "simulated") -> None:
+    """Draws the figures of published results again; exit code 1 if one is not what it was."""
+    from harness import tiers
+    from harness.paths import find_project
+    from harness.runs import redraw
+
+    done = redraw.redraw(find_project(), experiment, tiers.check(tier))
+    say(f"{len(done.same)} files are as they were, {len(done.other)} are not")
+    for path in done.other:
+        say(f"other, or new: {path}")
+    if done.other:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -186,32 +306,95 @@ def data(scale: Annotated[str, typer.Argument(help="smoke, small or paper")]) ->
 @app.command()
 def notebook(
     name: Annotated[str, typer.Argument(help="such as 10_grace_hash_join")],
-    tier: TierOption = "simulated",
+    tier: Annotated[str, typer.Option("--tier", help="the same as -p tier=...")] = "",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            *("-p", "--parameter"),
+            metavar="NAME=VALUE",
+            help="of its parameters cell: tier, scale, drives, journals, file, devices, settings, "
+            "overrides, publish; a mapping as {ssd: mine} or ssd=mine",
+        ),
+    ] = None,
+    chosen: Annotated[
+        Path | None,
+        typer.Option(help="the drives of a hardware run, as `harness hardware choose` wrote them"),
+    ] = None,
 ) -> None:
-    """Executes a notebook into build/report/ and renders it as HTML."""
+    """Executes a notebook and renders it as HTML: beside its run's results, or in build/report/."""
     from harness.paths import find_project
-    from harness.runs import notebooks
+    from harness.runs import notebooks, times
 
-    notebooks.execute(find_project(), name, {"tier": tier})
+    project = find_project()
+    given = pairs(parameter, "-p") | ({"tier": tier} if tier else {})
+    asked = given.get("tier", "")
+    with times.noted(project, f"{name}, tier {asked}" if asked else name):
+        page = notebooks.run(project, name, given, chosen)
+    say(f"executed: {page}")
 
 
 @app.command()
-def claims() -> None:
-    """Prints the claims of all papers and their verdicts on all tiers."""
+def claims(
+    papers: Annotated[
+        list[str] | None, typer.Argument(metavar="[PAPER]...", help="all, if none is named")
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only what is not reproduced, or not wholly.")
+    ] = False,
+    could_fail: Annotated[
+        bool, typer.Option("--could-fail", help="Whether a wrong result would change each verdict.")
+    ] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="Write all into docs/validation.md and README.md.")
+    ] = False,
+) -> None:
+    """Prints papers' claims and their verdicts on all tiers."""
     from harness.paths import find_project
-    from harness.runs import report
+    from harness.runs import evidence, report
 
-    report.print_claims(find_project(), terminal())
+    project = find_project()
+    if document:
+        for page in evidence.update(project):
+            terminal().print(f"written: {page}")
+    elif could_fail:
+        report.print_mutations(project, papers or [], terminal())
+    else:
+        report.print_claims(project, papers or [], terminal(), only_failed=failed)
 
 
 @app.command("report")
 def report_() -> None:
     """Writes the HTML report, prints the claims, and says where the report is."""
     from harness.paths import find_project
-    from harness.runs import overview
+    from harness.runs import overview, times
 
-    page = overview.make(find_project(), terminal())
+    project = find_project()
+    with times.noted(project, times.REPORT):
+        page = overview.make(project, terminal())
+    if stages := times.read(project):
+        say(times.in_words(stages))
     terminal().print(f"report: {page}")
+
+
+@app.command("times")
+def times_() -> None:
+    """Prints what each stage took here when it last ran, in s, and its largest process's memory."""
+    from harness.paths import find_project
+    from harness.runs import times
+    from harness.units import format_bytes
+
+    stages = times.read(find_project())
+    total = times.Stage(
+        "all, one after the other",
+        sum(stage.elapsed_s for stage in stages),
+        sum(stage.cpu_s for stage in stages),
+        max((stage.memory_bytes for stage in stages), default=0),
+    )
+    table = Table("stage", "elapsed", "processor", "memory", box=None)
+    for stage in (*stages, total):
+        memory = format_bytes(stage.memory_bytes) if stage.memory_bytes else "-"
+        table.add_row(stage.name, f"{stage.elapsed_s:.1f}", f"{stage.cpu_s:.1f}", memory)
+    terminal().print(table)
 
 
 @app.command("data-sheet")
@@ -300,6 +483,23 @@ def doctor() -> None:
     from harness.tiers import doctor as checks
 
     checks.print_report(terminal())
+
+
+@app.command()
+def release(
+    studies: Annotated[
+        list[str] | None, typer.Argument(help="of the pipeline; by default all", show_default=False)
+    ] = None,
+    output: Annotated[Path, typer.Option(help="the archive", show_default=True)] = Path(
+        "build/release/flashlab.tar"
+    ),
+) -> None:
+    """Writes one archive: sources, recorded data as a DVC remote, and an RO-Crate."""
+    from harness.paths import find_project
+    from harness.runs import release as releases
+
+    archive = releases.write(find_project(), output.absolute(), studies or [])
+    say(f"release: {archive}, {format_bytes(archive.stat().st_size)}")
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from harness.commands.console import terminal
+from harness.commands.console import say, terminal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,11 +77,17 @@ def analyse(
         _print(table(trace), name)
     if figure is not None:
         from harness import plots
+        from harness.system.files import publication
 
         with plots.theme():
             drawn = plots.lba_over_time(analysis.addresses(trace), trace.stem)
-        for path in plots.save(drawn, figure):
-            terminal().print(f"written: {path}")
+        written = []
+        with publication() as files:
+            for path, data in plots.files(drawn, figure).items():
+                files.write(path, data)
+                written.append(path)
+        for path in written:
+            say(f"written: {path}")
 
 
 @app.command()

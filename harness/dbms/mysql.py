@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -34,8 +33,10 @@ import mysql.connector
 from harness.dbms import innodb, private
 from harness.dbms.innodb import MARIADB, MYSQL, InnodbSettings, PageCheck, Release
 from harness.errors import DiskFull, HarnessError, MissingTool, ServerError, TargetError
+from harness.system import given
 from harness.system.cgroups import Cgroup
 from harness.system.leases import open_lease
+from harness.system.programs import chosen_folders
 
 START_LIMIT_S: Final = 120.0
 STOP_LIMIT_S: Final = 120.0
@@ -54,6 +55,11 @@ _PACKAGES: Final = "apt-get install mariadb-server-core mariadb-client-core"
 _VERSION: Final = re.compile(r"Ver (\d+)\.(\d+)\.(\d+)(\S*)")
 _MARKER: Final = "flashlab-server"
 _NO_SPACE: Final = ("error 28", "errno: 28", "No space left", "Disk full", "disk is full")
+_WAITS: Final = "Waiting for someone to free space"
+"""Says the code that both products share (mysys) before it tries again, for ever; then Aria does
+not even let the server end that has given up for the same reason.
+"""
+
 _LOOK_S: Final = 0.02
 _HUNG_S: Final = 10
 _SOCKET_BYTES: Final = 107  # the longest path that a unix socket can have
@@ -171,11 +177,13 @@ class Server:
 
 
 def find_programs(folders: Sequence[Path] | None = None) -> Programs:
-    """The newest supported server that is installed; MariaDB before MySQL.
+    """The newest supported server that is installed; MariaDB before MySQL, and before all what
+    lies in a folder that PATH names beside the system's.
 
     Raises MissingTool if there is none, HarnessError if all are too old.
     """
-    places = [Path(name) for name in _FOLDERS] if folders is None else folders
+    chosen = chosen_folders() if folders is None else []
+    places = [*chosen, *map(Path, _FOLDERS)] if folders is None else list(folders)
     servers = [p for f in places for name in ("mariadbd", "mysqld") if (p := f / name).exists()]
     found = {server.resolve(): release for server in servers if (release := _release(server))}
     if not found:
@@ -187,8 +195,13 @@ def find_programs(folders: Sequence[Path] | None = None) -> Programs:
             f"MariaDB from {_dotted(_OLDEST[MARIADB])} and MySQL from {_dotted(_OLDEST[MYSQL])} on "
             f"are supported, found was {listed}: install one of them ({_PACKAGES})"
         )
-    server = max(good, key=lambda path: (good[path].product == MARIADB, good[path].version))
-    near = [server.parent, server.parent.with_name("bin"), *places]
+    first = {folder.resolve() for folder in chosen}
+    server = max(
+        good,
+        key=lambda path: (path.parent in first, good[path].product == MARIADB, good[path].version),
+    )
+    # Of the same installation: pages of one product are nonsense to the other's program.
+    near = [server.parent, *(server.parent.with_name(name) for name in ("bin", "scripts"))]
     return Programs(
         good[server],
         server,
@@ -263,9 +276,10 @@ def run(
     data = folder.absolute()
     with open_lease() as lease:
         cgroup = lease.new_cgroup() if bounded else None
-        own = account.new_folder(lease, Path(tempfile.gettempdir()))  # a socket's path is short
+        ours = account.new_folder(lease, Path(tempfile.gettempdir()))  # a socket's path is short
+        own = account.new_place(ours, "own")
         _prepare(data, settings, programs, account, own)
-        log = own / "server.log"
+        log = ours / "server.log"
         command = _command(programs, data, own, settings)
         begin = time.monotonic()
         process = account.start(lease, command, log, cgroup)
@@ -323,7 +337,7 @@ def _prepare(
 
 def _check_series(data: Path, release: Release) -> None:
     marker = data / _MARKER
-    there = marker.read_text().strip() if marker.is_file() else _guessed(data)
+    there = (given.read_text(marker) or "").strip() or _guessed(data)
     if not there:
         raise TargetError(
             f"{data} is no data folder of ours, or was not filled to its end: "
@@ -339,8 +353,8 @@ def _check_series(data: Path, release: Release) -> None:
 def _guessed(data: Path) -> str:
     """Of a folder that is not from us: the product's own note, or a file that only one has."""
     for name in ("mariadb_upgrade_info", "mysql_upgrade_info"):
-        if (data / name).is_file():
-            version = (data / name).read_text().strip("\0\n ")
+        if (said := given.read_text(data / name)) is not None:
+            version = said.strip("\0\n ")
             major, minor = [*version.split("."), "", ""][:2]
             return f"{MARIADB if 'mariadb' in version.lower() else MYSQL} {major}.{minor}"
     if (data / "mysql.ibd").is_file():
@@ -366,18 +380,16 @@ def _install(
         command += ["--auth-root-authentication-method=normal", "--skip-name-resolve"]
         # It looks for what it needs below its working folder otherwise.
         command += [f"--basedir={programs.server.parent.parent}"]
-    done = account.call([*command, f"--datadir={data}", *options])
+    try:
+        done = account.call([*command, f"--datadir={data}", *options], hopeless=_WAITS)
+    except BaseException:
+        given.empty(data)
+        raise
     if done.returncode:
         lines = (done.stderr + done.stdout).strip().splitlines()
-        for path in data.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        given.empty(data)
         raise _told(f"{programs.release.product}: no data folder could be made", lines, data)
-    marker = data / _MARKER
-    with marker.open("w") as file:
-        file.write(programs.release.series + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    account.own(marker)
+    account.mark(data, _MARKER, programs.release.series)
 
 
 def _command(programs: Programs, data: Path, own: Path, settings: InnodbSettings) -> list[str]:
@@ -401,15 +413,27 @@ def _command(programs: Programs, data: Path, own: Path, settings: InnodbSettings
 
 
 def _of_product(release: Release) -> Mapping[str, str]:
-    """No binary log in either: it would be a second log on the device."""
-    return {"disable-log-bin": "ON", "mysqlx": "OFF"} if release.product == MYSQL else {}
+    """No binary log in either: it would be a second log on the device.
+
+    MySQL exports no files: the folder that it would do so in by itself need not be there, and it
+    does not start without. Its log tells of its recovery, as MariaDB's does.
+    """
+    if release.product != MYSQL:
+        return {}
+    return {
+        "disable-log-bin": "ON",
+        "mysqlx": "OFF",
+        "secure-file-priv": "NULL",
+        "log-error-verbosity": "3",
+    }
 
 
 def _wait_until_ready(server: Server, limit_s: float) -> None:
     deadline = server.started_s + limit_s
     product = server.release.product
     while time.monotonic() < deadline:
-        if not server.is_running():
+        waits = any(_WAITS in line for line in private.lines_of(server.log))
+        if waits or not server.is_running():
             raise _failure(f"{product} did not start", server.log, server.folder)
         with contextlib.suppress(mysql.connector.Error):
             server.connect(connection_timeout=_HUNG_S).close()
@@ -425,7 +449,7 @@ def _failure(what: str, log: Path, folder: Path) -> HarnessError:
 
 def _told(what: str, lines: Sequence[str], folder: Path) -> HarnessError:
     """What went wrong by a server's own words: its first error is the cause of the others."""
-    errors = [line for line in lines if "[ERROR]" in line]
+    errors = [line for line in lines if "[ERROR]" in line or _WAITS in line]
     crash = [line for line in lines if "got signal" in line]
     words = [*crash[:1], *errors[:1], *lines[-1:], "it said nothing"][0]
     full = next((line for line in errors if any(text in line for text in _NO_SPACE)), "")

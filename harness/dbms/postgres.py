@@ -26,15 +26,18 @@ from psycopg import sql
 
 from harness.dbms import private
 from harness.errors import HarnessError, MissingTool, ServerError
+from harness.system import given
 from harness.system.cgroups import Cgroup
 from harness.system.leases import open_lease
-from harness.system.programs import find_program
+from harness.system.programs import chosen_folders, find_program
 
 _START_LIMIT_S: Final = 60
 _STOP_LIMIT_S: Final = 30
 _USER: Final = "harness"  # of the database
+_DATA: Final = "data"
 _TEMP: Final = "flashlab_temp"
 _SUPPORTED: Final = range(12, 19)
+_BINARIES: Final = ("/usr/local/bin", "/usr/bin")
 _VERSION: Final = re.compile(r"PostgreSQL\)? (\d+)")
 _KIND: Final = private.Kind("PostgreSQL", ("postgres", "nobody"), "flashlab-pg-", signal.SIGQUIT)
 
@@ -85,9 +88,10 @@ class Server:
         Raises ServerError.
         """
         place = folder / "postgres"
-        owner = self.folder.stat()
+        owner = (self.folder / _DATA).stat()
         place.mkdir(mode=0o700)
-        os.chown(place, owner.st_uid, owner.st_gid)
+        with given.opened_folder(place) as fd:
+            os.fchown(fd, owner.st_uid, owner.st_gid)
         name = sql.Identifier(_TEMP)
         try:
             with self.connect() as db:
@@ -118,7 +122,8 @@ class Server:
 
 
 def find_binaries(folders: Sequence[Path] | None = None) -> Path:
-    """The newest supported PostgreSQL's folder of server programs; of all of the system's folders.
+    """The newest supported PostgreSQL's folder of server programs; before all, one that PATH names
+    beside the system's.
 
     Raises MissingTool if there is none, HarnessError if all are of another version.
     """
@@ -134,14 +139,16 @@ def find_binaries(folders: Sequence[Path] | None = None) -> Path:
             f"PostgreSQL {_SUPPORTED[0]} to {_SUPPORTED[-1]} are supported, found was {found}: "
             "install one of them (apt-get install postgresql)"
         )
-    return max(supported, key=lambda folder: supported[folder])
+    chosen = chosen_folders() if folders is None else []
+    return max(supported, key=lambda folder: (folder in chosen, supported[folder]))
 
 
 def _system_folders() -> list[Path]:
     return [
         *Path("/usr/lib/postgresql").glob("*/bin"),
         *Path("/usr").glob("pgsql-*/bin"),
-        *(Path(p) for p in os.environ.get("PATH", "").split(os.pathsep) if p),
+        *map(Path, _BINARIES),
+        *chosen_folders(),
     ]
 
 
@@ -185,8 +192,9 @@ def run(
     with open_lease() as lease:
         cgroup = lease.new_cgroup() if bounded else None
         folder = account.new_folder(lease, parent)
-        socket = account.new_folder(lease, Path(tempfile.gettempdir()))  # a short path
-        data = folder / "data"
+        short = account.new_folder(lease, Path(tempfile.gettempdir()))  # as a socket's path must be
+        socket = account.new_place(short, "own")
+        data = account.new_place(folder, _DATA)
         log = folder / "server.log"
         options = ["-U", _USER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         private.call_well(account, [str(binaries / "initdb"), "-D", str(data), *options])
@@ -223,8 +231,9 @@ def _preloading(preload: Preload | None, folder: Path) -> list[str]:
     if preload is None:
         return []
     copy = folder / preload.library.name
-    shutil.copyfile(preload.library, copy)
-    copy.chmod(0o755)
+    fd = given.create(folder, copy.name, 0o755)
+    with preload.library.open("rb") as source, os.fdopen(fd, "wb") as target:
+        shutil.copyfileobj(source, target)
     pairs = {"LD_PRELOAD": str(copy), **preload.environment}
     return [find_program("env"), *(f"{name}={value}" for name, value in pairs.items())]
 

@@ -14,13 +14,19 @@ from harness.dbms.postgres import Preload
 from harness.errors import BadParameter
 
 LIBRARY: Final = Path(str(_core.__file__)).with_name("temp_files.so")
-_SETTING: Final = "FLASHLAB_TEMP_FILE_BYTES"
+_BYTES: Final = "FLASHLAB_TEMP_FILE_BYTES"
+_GIVE_BACK: Final = "FLASHLAB_TEMP_FILE_GIVE_BACK"
 
 
-def preallocation(file_bytes: int) -> Preload | None:
-    """Every temporary file gets so many bytes at its creation; what it did not use is given back
-    when it is closed. 0: None, files grow as they are written. Raises BadParameter.
+def preallocation(file_bytes: int, give_back: bool = False) -> Preload | None:
+    """Every temporary file gets so many bytes at its creation, and keeps them until it is deleted.
+
+    `give_back`: only until it is read for the first time; what it did not use by then is freed.
+    0 bytes: None, files grow as they are written. Raises BadParameter.
     """
     if file_bytes < 0:
         raise BadParameter(f"preallocation_bytes {file_bytes}: 0 or more")
-    return Preload(LIBRARY, {_SETTING: str(file_bytes)}) if file_bytes else None
+    if not file_bytes:
+        return None
+    settings = {_BYTES: str(file_bytes), _GIVE_BACK: str(int(give_back))}
+    return Preload(LIBRARY, settings)

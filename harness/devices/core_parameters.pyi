@@ -37,6 +37,8 @@ class HddParameters(kinds.Parameters):
     """That the cache is divided into for reads."""
     write_cache: kinds.Switch
     """A write is acknowledged when its data is in the cache."""
+    write_share: kinds.Ratio | None = ...
+    """Writes' part of the cache, reads have the rest; 0: all of it for each."""
     destage_idle: kinds.Time
     """Quiet time after which dirty data is written back."""
     queue_depth: kinds.Count
@@ -93,6 +95,12 @@ class SsdParameters(kinds.Parameters):
     """What was acknowledged survives a power cut."""
     slc_cache: kinds.Size
     """Written first and at SLC speed; emptied when idle."""
+    slc: kinds.Name | None = ...
+    """How large the SLC cache is, and what leaves it when."""
+    slc_dynamic: kinds.Ratio | None = ...
+    """Of dynamic: for each byte that holds no data, so much is added to slc_cache."""
+    slc_fold_first: kinds.Switch | None = ...
+    """Of dynamic: a full cache makes room and the host waits; else it writes past it."""
     gc_policy: kinds.Name
     """Which closed block of a group is collected next."""
     gc_choices: kinds.Count | None = ...

@@ -27,6 +27,7 @@ from harness.devices.profiles import (
     profile_path,
 )
 from harness.errors import BadParameter, BadProfile
+from harness.system.files import write_atomically
 
 FIT_TOLERANCE: Final = 0.005
 """How near to its figure a fit must come."""
@@ -131,7 +132,7 @@ def write_values(folder: Path, name: str, values: Mapping[str, float]) -> list[s
             changed.append(parameter)
             text = _with_value(path, text, parameter, value)
     if changed:
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, text.encode())
     return changed
 
 

@@ -33,6 +33,7 @@ from harness.devices.parameters import (
     validator,
 )
 from harness.errors import BadParameter, BadProfile, UnknownName
+from harness.system.documents import read_yaml
 from harness.units import parse_bytes, parse_rate, parse_time
 
 __all__ = [
@@ -428,7 +429,7 @@ def _read(folder: Path, name: str, what: str) -> tuple[Path, dict[str, Any]]:
     if not path.is_file():
         raise UnknownName(what, name, list_profiles(folder))
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadProfile(str(path), " ".join(f"not YAML: {error}".split())) from error
     if not isinstance(data, dict):
@@ -443,10 +444,17 @@ def _override(path: Path, data: dict[str, Any], parameter: str, value: str) -> N
         if not isinstance(table, dict):
             continue
         if parameter in table or (section == "parameters" and parameter in optional):
-            table[parameter] = {"value": yaml.safe_load(value), "prior": "set on the command line"}
+            table[parameter] = {"value": _value(value), "prior": "set on the command line"}
             return
     known = [name for section in _SECTIONS for name in data.get(section) or {}]
     raise UnknownName(f"parameter of profile {path.stem}", parameter, known)
+
+
+def _value(text: str) -> Any:
+    try:
+        return read_yaml(text)
+    except yaml.YAMLError as error:
+        raise BadParameter(f"override {text!r} cannot be read") from error
 
 
 def _validate(path: Path, model: type[_P], data: dict[str, Any]) -> _P:

@@ -23,6 +23,8 @@ _FEWEST_BLOCKS: Final = 128
 _SHORTEST_BLOCK: Final = 8
 _LEAST_SPARE: Final = 0.01
 _SECTOR: Final = 512
+_BLOCK: Final = 4096
+"""Of a live device: it is a whole number of these, as it is of its own."""
 
 
 def scaled_to(profile: SsdProfile, capacity_bytes: int) -> SsdProfile:
@@ -56,8 +58,18 @@ def scaled_to(profile: SsdProfile, capacity_bytes: int) -> SsdProfile:
     )
 
 
+def smallest_bytes(profile: SsdProfile) -> int:
+    """The smallest capacity that `scaled_to` takes, in bytes: a multiple of the drive's block."""
+    p = profile.parameters
+    unit = math.lcm(p.map_unit.value, _BLOCK)
+    units = int(least_bytes(profile) / (1.0 + p.overprovision.value)) // unit
+    while _room_for_pages(profile, units * unit) < _SHORTEST_BLOCK:
+        units += 1
+    return units * unit
+
+
 def least_bytes(profile: SsdProfile) -> int:
-    """The smallest capacity that the profile's dies can be laid out in, in bytes."""
+    """A capacity that is enough for the profile's dies even without spare area, in bytes."""
     p = profile.parameters
     dies = p.channels.value * p.dies_per_channel.value
     return dies * p.planes.value * p.page.value * _fewest_blocks(profile) * _SHORTEST_BLOCK
@@ -66,16 +78,22 @@ def least_bytes(profile: SsdProfile) -> int:
 def _pages_per_block(profile: SsdProfile, capacity_bytes: int) -> int:
     p = profile.parameters
     dies = p.channels.value * p.dies_per_channel.value
-    physical = capacity_bytes * (1.0 + p.overprovision.value)
-    pages_per_die = int(physical / (dies * p.planes.value * p.page.value))
-    fewest = _fewest_blocks(profile)
-    pages = min(p.pages_per_block.value, pages_per_die // fewest)
+    pages = min(p.pages_per_block.value, _room_for_pages(profile, capacity_bytes))
     if pages < _SHORTEST_BLOCK:
         raise BadParameter(
             f"{format_bytes(capacity_bytes)} are too few for {dies} dies: choose at least "
-            f"{format_bytes(least_bytes(profile))}"
+            f"{smallest_bytes(profile)} B"
         )
     return pages
+
+
+def _room_for_pages(profile: SsdProfile, capacity_bytes: int) -> int:
+    """Pages that there is room for in each block, if a die has the fewest blocks."""
+    p = profile.parameters
+    dies = p.channels.value * p.dies_per_channel.value
+    physical = capacity_bytes * (1.0 + p.overprovision.value)
+    pages_per_die = int(physical / (dies * p.planes.value * p.page.value))
+    return pages_per_die // _fewest_blocks(profile)
 
 
 def _fewest_blocks(profile: SsdProfile) -> int:

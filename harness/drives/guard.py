@@ -411,6 +411,12 @@ def _found_again(claim: Claim) -> Drive:
     return drive
 
 
+def check_claimable(drive: Drive, machine: Machine) -> None:
+    """Raises TargetError, with the reason, for a drive that could not be claimed as it is."""
+    _check_facts(drive, machine)
+    _check_free(drive, machine)
+
+
 def _check_facts(drive: Drive, machine: Machine) -> None:
     """What makes a drive impossible to claim, whatever is on it."""
     if len(drive.serial) < TYPED_CHARACTERS:

@@ -11,13 +11,16 @@ import errno
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from harness.drives import fingerprint
 from harness.errors import DiskFull, TargetError
+from harness.system.programs import find_program
 from harness.units import format_bytes
 
 HEADER_BYTES: Final = 1 << 20
@@ -29,6 +32,7 @@ MARKER: Final = b"FLASHLAB SCRATCH: everything on this device may be overwritten
 _SIGNATURE_BYTES: Final = 1 << 20
 _SPARE_BYTES: Final = 64 << 20
 _LOOP_MAJOR: Final = 7
+_IN_MEMORY: Final = ("tmpfs", "ramfs", "devtmpfs")
 
 
 @dataclass(frozen=True)
@@ -39,25 +43,25 @@ class Scratch:
     size_bytes: int
 
 
-def check(path: Path, needed_bytes: int) -> None:
+def check(path: Path, needed_bytes: int, *, cached: bool = False) -> None:
     """Raises TargetError or DiskFull, with the reason, unless `path` may be used.
 
-    Writes nothing.
+    `cached`: also on a file system that has no O_DIRECT. Leaves nothing behind.
     """
     if path.is_symlink() or path.exists():
-        _check_existing(path.resolve(), needed_bytes)
+        _check_existing(Path(os.path.realpath(path)), needed_bytes, cached=cached)
     else:
-        _check_new(path, needed_bytes)
+        _check_new(path, needed_bytes, cached=cached)
 
 
 @contextmanager
-def use(path: Path, needed_bytes: int) -> Iterator[Scratch]:
+def use(path: Path, needed_bytes: int, *, cached: bool = False) -> Iterator[Scratch]:
     """The target: checked, marked, of at least the needed size. A new file is deleted afterwards.
 
     Raises TargetError or DiskFull, and then leaves nothing behind.
     """
-    check(path, needed_bytes)
-    real = path.resolve()
+    check(path, needed_bytes, cached=cached)
+    real = Path(os.path.realpath(path))  # of a link that leads to itself, that link
     if real.exists() and stat.S_ISBLK(real.stat().st_mode):
         _mark(real)
         yield Scratch(real, _device_bytes(real))
@@ -71,12 +75,47 @@ def use(path: Path, needed_bytes: int) -> Iterator[Scratch]:
         real.unlink(missing_ok=True)
 
 
-def _check_new(path: Path, needed_bytes: int) -> None:
+@contextmanager
+def block_device(target: Scratch) -> Iterator[Path]:
+    """What lies behind the header as a block device, past the page cache: a file takes no TRIM.
+
+    A loop device, which goes with its last user, however that ends. Raises TargetError.
+    """
+    place = [f"--offset={HEADER_BYTES}", f"--sizelimit={target.size_bytes - HEADER_BYTES}"]
+    made = _losetup("--find", "--show", "--direct-io=on", *place, str(target.path))
+    loop = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _losetup("--detach", made)  # as soon as nobody has it open any more
+        yield Path(made)
+    finally:
+        os.close(loop)
+
+
+def _losetup(*arguments: str) -> str:
+    command = [find_program("losetup"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split())
+        raise TargetError(f"no loop device over {arguments[-1]}: {said} (only root may make one)")
+    return done.stdout.strip()
+
+
+def _check_new(path: Path, needed_bytes: int, *, cached: bool) -> None:
     parent = path.parent
     if not parent.is_dir():
         raise TargetError(f"{path}: there is no folder {parent}: create it or choose another path")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise TargetError(f"{path}: {parent} is not writable: choose another path")
+    if _is_below_dev(parent):
+        raise TargetError(
+            f"{path}: there is no such device, and no file is made below /dev: give the path of a "
+            "loop device that exists, or of a file elsewhere"
+        )
+    if not cached and not _has_direct_io(parent):
+        raise TargetError(
+            f"{path}: {parent} is on a file system without O_DIRECT, such as one in memory: what "
+            "is measured there is the page cache; choose another path, or ask for it with --cached"
+        )
     free = os.statvfs(parent)
     free_bytes = free.f_bavail * free.f_frsize
     if free.f_flag & os.ST_RDONLY:
@@ -88,7 +127,34 @@ def _check_new(path: Path, needed_bytes: int) -> None:
         )
 
 
-def _check_existing(path: Path, needed_bytes: int) -> None:
+def _is_below_dev(folder: Path) -> bool:
+    """Whether it is in /dev, where a file would be a typo of a device; its mounts are no part."""
+    real = Path(os.path.realpath(folder))
+    return real.is_relative_to("/dev") and real.stat().st_dev == Path("/dev").stat().st_dev
+
+
+def _has_direct_io(folder: Path) -> bool:
+    """Tried with a file that has no name, and is gone when it is closed.
+
+    Newer kernels take the flag on file systems in memory, too, where it means nothing.
+    """
+    if fingerprint.storage_of(folder)["file_system"] in _IN_MEMORY:
+        return False
+    flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
+    try:
+        plain = os.open(folder, flags, 0o600)
+    except OSError:
+        return True  # a file system without such files says nothing of O_DIRECT
+    try:
+        os.close(os.open(f"/proc/self/fd/{plain}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno != errno.EINVAL
+    finally:
+        os.close(plain)
+    return True
+
+
+def _check_existing(path: Path, needed_bytes: int, *, cached: bool) -> None:
     try:
         info = path.stat()
     except OSError as error:
@@ -96,14 +162,14 @@ def _check_existing(path: Path, needed_bytes: int) -> None:
     if stat.S_ISDIR(info.st_mode):
         raise TargetError(f"{path} is a directory: give the path of a file to make in it")
     if stat.S_ISREG(info.st_mode):
-        _check_existing_file(path, needed_bytes)
+        _check_existing_file(path, needed_bytes, cached=cached)
     elif stat.S_ISBLK(info.st_mode):
         _check_loop_device(path, info, needed_bytes)
     else:
         raise TargetError(f"{path} is neither a file nor a block device")
 
 
-def _check_existing_file(path: Path, needed_bytes: int) -> None:
+def _check_existing_file(path: Path, needed_bytes: int, *, cached: bool) -> None:
     if not os.access(path, os.R_OK | os.W_OK):
         raise TargetError(f"{path} is not writable: choose another path")
     if loop := _loop_over(path):
@@ -116,7 +182,7 @@ def _check_existing_file(path: Path, needed_bytes: int) -> None:
                 f"{path} exists and was not made by this program: choose a path that does not "
                 "exist yet (nothing was changed)"
             )
-    _check_new(path, max(needed_bytes - path.stat().st_blocks * 512, 0))
+    _check_new(path, max(needed_bytes - path.stat().st_blocks * 512, 0), cached=cached)
 
 
 def _check_loop_device(path: Path, info: os.stat_result, needed_bytes: int) -> None:

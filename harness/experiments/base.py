@@ -122,7 +122,8 @@ class Results:
 
     `table` has one row per point: its parameters, its metrics, and its id as `point`. `series` maps
     ids to the points' series. `trace_of` gives a point's trace, or None if it was not traced.
-    `notes` maps a figure's name to lines to be written below it.
+    `notes` maps a figure's name to lines to be written below it. `scale` is what figures and
+    verdicts say of the run's size, `why_tier` why this tier was chosen, if nobody named it.
     """
 
     tier: str
@@ -130,6 +131,15 @@ class Results:
     series: Mapping[str, Mapping[str, Sequence[float]]]
     trace_of: Callable[[str], pd.DataFrame | None]
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    scale: str = ""
+    why_tier: str = ""
+
+    @property
+    def stamp(self) -> str:
+        """What stands below each figure: tier and scale, and why this tier."""
+        scale = f", scale: {self.scale}" if self.scale else ""
+        why = f" ({self.why_tier})" if self.why_tier else ""
+        return f"tier: {self.tier}{why}{scale}"
 
 
 RunPoint = Callable[[Point, Any, Any, Path], Measurement]
@@ -268,7 +278,6 @@ class Experiment(Protocol):
     """
 
     title: str
-    notebook: str
     runs: Mapping[str, RunPoint]
 
     agreement: Agreement | None
@@ -276,6 +285,11 @@ class Experiment(Protocol):
     benchmarks: Mapping[str, Sequence[Benchmark]]
     """By the name of their group in `make bench`, which is the study's unless it is about more."""
     roles: Sequence[DriveRole]
+    servers: Sequence[str]
+    """Which database servers it starts where the kernel is real: postgres, mysql."""
+
+    figure_needs: Mapping[str, str]
+    """All figures by name, and of which points each is drawn, in words."""
 
     @property
     def name(self) -> str:
@@ -315,6 +329,13 @@ class Experiment(Protocol):
         """Figures by name, of as many points as there are."""
         ...
 
+    def role(self, device: str, *, rotational: bool | None) -> str:
+        """Which of the paper's drives a real one stands for in claims: its name in the study.
+
+        `rotational`: a disk or a flash drive, as the kernel says; None: it does not.
+        """
+        ...
+
     def modelled(self, point: Point) -> Point:
         """The point of the hardware tier as the simulated one can run it, for a plan."""
         ...
@@ -350,6 +371,8 @@ class Study:
 
     runs: Mapping[str, RunPoint] = {}
     roles: Sequence[DriveRole] = ()
+    servers: Sequence[str] = ()
+    figure_needs: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -408,6 +431,11 @@ class Study:
         """Nothing besides parameters and code."""
         del parameters, raw
         return ""
+
+    def role(self, device: str, *, rotational: bool | None) -> str:
+        """That of its own name."""
+        del rotational
+        return device
 
     def modelled(self, point: Point) -> Point:
         """As it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.errors import BadParameter
 from harness.experiments.base import Results, Runs
+from harness.experiments.obtaining import no_results
 
 
 def here_or_published(runs: Runs, here: Results) -> Results:
@@ -20,4 +21,4 @@ def here_or_published(runs: Runs, here: Results) -> Results:
 
 def not_run(runs: Runs) -> BadParameter:
     """The error that says so."""
-    return BadParameter(f"{runs.name} has not been run here: make emulated")
+    return BadParameter(no_results(runs.name, "emulated"))

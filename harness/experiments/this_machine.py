@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from harness.paths import Project
+from harness.system.files import write_atomically
 
 
 def plain(value: object) -> dict[str, object]:
@@ -68,6 +69,6 @@ def write_bare_profile(
         **{key: dict(section) for key, section in sections.items()},
     }
     path = project.build / "hosts" / f"{name}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(profile, sort_keys=False))
+    text = yaml.safe_dump(profile, sort_keys=False)
+    write_atomically(path, text.encode(), make_folder=True)
     return path

@@ -44,8 +44,6 @@ class BlockProbe(Probe):
 
     counted: ClassVar[bool] = True
     times: ClassVar[tuple[str, ...]] = ("completed_ns", "issued_ns")
-    proven_op: ClassVar[str | None] = None
-    """The one operation whose requests it records; None: all."""
 
     def count(self, table: pa.Table, tally: Tally) -> None:
         """Requests and sectors per operation."""
@@ -54,8 +52,8 @@ class BlockProbe(Probe):
     def problems(
         self, tally: Tally, printed: Printed, kernel: BlockCounters, device: Mapping[str, int]
     ) -> list[str]:
-        """All counters of the operations that it records."""
-        found = proof.of_counters(tally, printed, kernel, self.proven_op)
+        """All counters."""
+        found = proof.of_counters(tally, printed, kernel)
         return found + proof.of_device(tally, printed, device)
 
 

@@ -24,7 +24,7 @@ from harness.errors import HarnessError, MissingTool
 from harness.probes.probe import Probe
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_TRACEFS: Final = Path("/sys/kernel/tracing")
+TRACEFS: Final = Path("/sys/kernel/tracing")
 _PIPE_BYTES: Final = 1 << 20
 _F_SETPIPE_SZ: Final = 1031
 _MOMENT_S: Final = 0.03  # three ticks of the processor accounting
@@ -86,18 +86,18 @@ def mount_tracefs() -> bool:
 
     It is an interface of the kernel, and another recorder may use it by the time we end.
     """
-    if (_TRACEFS / "events").is_dir():
+    if (TRACEFS / "events").is_dir():
         return False
     done = subprocess.run(
-        [shutil.which("mount", path=_PATH) or "mount", "-t", "tracefs", "tracefs", str(_TRACEFS)],
+        [shutil.which("mount", path=_PATH) or "mount", "-t", "tracefs", "tracefs", str(TRACEFS)],
         capture_output=True,
         text=True,
         check=False,
         env={"PATH": _PATH},
     )
-    if not (_TRACEFS / "events").is_dir():
+    if not (TRACEFS / "events").is_dir():
         reason = done.stderr.strip() or "it has no events"
-        raise MissingTool(f"probes need tracefs at {_TRACEFS}, it cannot be mounted: {reason}")
+        raise MissingTool(f"probes need tracefs at {TRACEFS}, it cannot be mounted: {reason}")
     return True
 
 
@@ -206,10 +206,10 @@ class Bpftrace:
 
 
 def parse_check(probe: Probe) -> None:
-    """Has bpftrace read a probe's script and compile it, attaching nothing. Raises HarnessError."""
+    """Has bpftrace read a probe's script and compile it, recording nothing. Raises HarnessError."""
     mount_tracefs()
     done = subprocess.run(
-        [program(), "-d", str(probe.source), "1", "2"],
+        [program(), _dry_run(), str(probe.source), "1", "2"],
         capture_output=True,
         text=True,
         check=False,
@@ -217,3 +217,15 @@ def parse_check(probe: Probe) -> None:
     )
     if done.returncode != 0:
         raise HarnessError(f"{probe.source.name}: {done.stderr.strip().splitlines()[-3:]}")
+
+
+def _dry_run() -> str:
+    """How bpftrace is told to stop before it traces.
+
+    Old ones have -d, and attach nothing; newer ones want the name of a stage after it, go on, and
+    have an option that ends them when all is attached.
+    """
+    done = subprocess.run(
+        [program(), "--help"], capture_output=True, text=True, check=False, env={"PATH": _PATH}
+    )
+    return "--dry-run" if "--dry-run" in done.stdout + done.stderr else "-d"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import TargetError
+from harness.system import given
 
 _IOCTL: Final = 0xC020660B
 _HEAD: Final = struct.Struct("=QQLLLL")
@@ -40,9 +41,9 @@ def file_extents(
     the file in blocks of its own.
     """
     ranges: list[tuple[int, int]] = []
-    with file.open("rb") as opened:
-        end = os.fstat(opened.fileno()).st_size if end_bytes is None else end_bytes
-        for logical, physical, length in _mapped(opened.fileno(), file, begin_bytes, end):
+    with given.opened(file) as fd:
+        end = os.fstat(fd).st_size if end_bytes is None else end_bytes
+        for logical, physical, length in _mapped(fd, file, begin_bytes, end):
             skipped = max(begin_bytes - logical, 0)
             begin = physical + skipped
             until = physical + min(length, end - logical)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 _ROW_BYTES: Final = b"0123456789,-\n"
-_LOST: Final = re.compile(rb"[Ll]ost (\d+) events")
+_LOST: Final = re.compile(rb"[Ll]ost (?:event count: )?(\d+)")
 _MAP: Final = re.compile(r"@(\w+)(?:\[([^\]]*)\])?: (.*)")
 _NUMBER: Final = re.compile(r"-?\d+")
 _BLOCK_BYTES: Final = 1 << 20
@@ -193,7 +193,8 @@ class JsonMaps(Output):
             self.notes.append(line.decode(errors="replace"))
             return
         if kind == "lost_events":
-            self.lost += int(data["events"])
+            # Newer ones (seen: 0.27) say it without `data`.
+            self.lost += int(data["events"] if data else message["count"])
         elif kind == "value":
             self.ready = self.ready or data == "ready"
         elif kind == "printf":

@@ -95,10 +95,8 @@ def of_output(tally: Tally, printed: Printed) -> list[str]:
     return problems
 
 
-def of_counters(
-    tally: Tally, printed: Printed, kernel: BlockCounters, only: str | None = None
-) -> list[str]:
-    """Where rows and the kernel's counters of the device disagree. only: one operation.
+def of_counters(tally: Tally, printed: Printed, kernel: BlockCounters) -> list[str]:
+    """Where rows and the kernel's counters of the device disagree.
 
     Writes: the kernel counts a flush without data as a write of no sectors, which is no row; the
     script counts these apart (`empty_writes`). It cannot tell them from the second end of a write
@@ -113,8 +111,6 @@ def of_counters(
     }
     problems = []
     for op, (ios, sectors) in wanted.items():
-        if only not in (None, op):
-            continue
         low, high, moved = _span(tally, printed, op)
         if not low <= ios <= high:
             rows = f"{low}" if low == high else f"at least {low}"

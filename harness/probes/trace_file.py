@@ -71,7 +71,11 @@ class TraceFile:
 
 
 def recorded_by(path: Path) -> Probe | None:
-    """The probe that a trace was recorded with; None if it does not say it, or none of ours."""
+    """The probe that a trace was recorded with; None if it does not say it, or none of ours.
+
+    Raises TraceError for what is no file.
+    """
+    _check_file(path)
     unsaid = (OSError, pa.ArrowException, ValueError, KeyError, UnknownName)
     with suppress(*unsaid), pq.ParquetFile(path, pre_buffer=False) as file:
         return scripts.find(_facts(file)["script"])
@@ -84,6 +88,7 @@ def check_file(path: Path) -> dict[str, Any]:
     Raises TraceIncomplete if it was not complete, or if its rows are not those that were counted;
     TraceError if it is not a recording at all; UnknownName if its probe is none of ours.
     """
+    _check_file(path)
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             facts = _facts(file)
@@ -100,6 +105,12 @@ def check_file(path: Path) -> dict[str, Any]:
     if problems:
         raise TraceIncomplete(str(path), problems)
     return facts
+
+
+def _check_file(path: Path) -> None:
+    """A pipe would let us wait for ever, a device might have no end."""
+    if path.exists() and not path.is_file():
+        raise TraceError(str(path), 1, "is not a file")
 
 
 def _facts(file: pq.ParquetFile) -> dict[str, Any]:

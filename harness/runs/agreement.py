@@ -5,46 +5,41 @@ What is comparable, and how near it must be, a study says itself; here is what a
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from harness import experiments
-from harness.errors import UnknownName
-from harness.experiments.base import Agreement
 from harness.paths import Project
-from harness.runs.study import StudyRuns
+from harness.runs import places
+from harness.runs.study import StudyRuns, agreement_of
 from harness.system.files import write_atomically
-
-
-def of(experiment: str) -> Agreement:
-    """The study's. Raises UnknownName if it has none."""
-    having = [name for name in experiments.names() if experiments.find(name).agreement]
-    found = experiments.find(experiment).agreement if experiment in having else None
-    if found is None:
-        raise UnknownName("experiment with an agreement", experiment, having)
-    return found
 
 
 def compare(project: Project, experiment: str, **options: Any) -> pd.DataFrame:
     """One row per emulated point that has been run here, with columns NAME_emulated,
     NAME_simulated and NAME_ratio. Raises UnknownName, or BadParameter if nothing has been run.
     """
-    return of(experiment).compare(StudyRuns(project, experiment), **options)
+    return StudyRuns(project, experiment).compare(**options)
 
 
-def publish(project: Project, experiment: str) -> pd.DataFrame:
-    """Compares, and writes the table beside the results."""
+def write(project: Project, experiment: str, *, publish: bool) -> tuple[pd.DataFrame, Path]:
+    """Compares, and writes the table: beside the published results, or below build/runs/.
+
+    The published one is of the machine whose emulated results are published, and under git.
+    """
     table = compare(project, experiment)
-    path = project.results / f"{experiment}.agreement.csv"
+    name = f"{experiment}.agreement"
+    own = places.own(project, name).table
+    path = project.results / f"{name}.csv" if publish else own
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    write_atomically(path, text.encode())
-    return table
+    write_atomically(path, text.encode(), make_folder=True)
+    return table, path
 
 
 def summary(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """Per device and what was compared: points, median ratio, extremes, share within the goal."""
-    goal_ratio = of(experiment).goal_ratio
+    goal_ratio = agreement_of(experiment).goal_ratio
     rows = []
     for device, group in table.groupby("device"):
         for column in (c for c in table if c.endswith("_ratio")):

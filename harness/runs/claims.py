@@ -7,28 +7,42 @@ results, what is expected and why that is tolerance enough. No number of a paper
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import pandas as pd
+import pyarrow
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from scipy import stats
 
 from harness.errors import BadClaim, UnknownName
 from harness.experiments.base import Results
+from harness.experiments.stands_for import as_roles
 from harness.paths import Project
-from harness.system.files import write_atomically
+from harness.system.documents import read_yaml
 
 REPRODUCED: Final = "reproduced"
-TREND_ONLY: Final = "trend only"
+DIRECTION_ONLY: Final = "direction only"
+UNDECIDED: Final = "undecided"
 NOT_REPRODUCED: Final = "not reproduced"
-NOT_RUN: Final = "not run"
+FITTED: Final = "fitted"
+NOT_JUDGED: Final = "not judged"
+
+COULD_FAIL: Final = (REPRODUCED, DIRECTION_ONLY, UNDECIDED, NOT_REPRODUCED)
+"""Verdicts that count: no fit has seen the claim, and the points that it needs were run. A claim
+that would be reproduced with any wrong result (`cannot_fail`) counts nowhere all the same."""
+
+WANTING: Final = (DIRECTION_ONLY, UNDECIDED, NOT_REPRODUCED)
+"""Verdicts of what is not reproduced, or not wholly."""
 
 _REPEATED: Final = "repetition_"
 _TIMES: Final = "_time_s"
-_BASE: Final = "paper"  # the variant in which nothing is varied
+BASE: Final = "paper"  # the variant in which nothing is varied
 
 
 class _Strict(BaseModel):
@@ -39,8 +53,12 @@ class Claim(_Strict):
     """One statement of a paper.
 
     `metric` is a SQL query that gives one number from the relation `r`. The claim is reproduced if
-    the number lies in `expected` (both ends included), and shows the trend if it lies in `trend`.
-    `figure` names the figure of ours that shows it. `published` is what the paper printed.
+    the number lies in `expected` (both ends included), and has the paper's direction if it lies in
+    `direction`. `figure` names the figure of ours that shows it. `published` is what the paper
+    printed, `words` what it says of it, short, and `measures` what the metric takes for that.
+    `fitted`: a fit has seen the number, which is then no evidence. `because`: why a result is not
+    the paper's, as far as it is known. `condition`: what a verdict holds under, and is said with.
+    `needs`: the points and the scale without which it is not judged, in words.
     """
 
     id: str
@@ -50,27 +68,106 @@ class Claim(_Strict):
     metric: str
     unit: str = "ratio"
     published: str
+    words: str = ""
+    measures: str = ""
     expected: tuple[float, float]
-    trend: tuple[float, float] | None = None
+    direction: tuple[float, float] | None = None
+    fitted: bool = False
     why: str
     errata: str = ""
+    because: str = ""
+    condition: str = ""
+    needs: str = ""
 
     @model_validator(mode="after")
     def _ordered(self) -> Claim:
-        for low, high in filter(None, (self.expected, self.trend)):
+        for low, high in filter(None, (self.expected, self.direction)):
             if low > high:
                 raise ValueError(f"{self.id}: {low} .. {high} is an empty range")
         return self
 
-    def verdict(self, value: float | None) -> str:
-        """What a value says of the claim; None: not run."""
+    def verdict(self, value: float | None, repetitions: Sequence[float] = ()) -> str:
+        """What a value says of the claim, and what it is in each repetition; None: not run."""
         if value is None:
-            return NOT_RUN
-        if self.expected[0] <= value <= self.expected[1]:
+            return NOT_JUDGED
+        if self.fitted:
+            return FITTED
+        if len({_is_in(each, self.expected) for each in (value, *_interval(repetitions))}) > 1:
+            return UNDECIDED
+        if _is_in(value, self.expected):
             return REPRODUCED
-        if self.trend and self.trend[0] <= value <= self.trend[1]:
-            return TREND_ONLY
+        if self.direction and _is_in(value, self.direction):
+            return DIRECTION_ONLY
         return NOT_REPRODUCED
+
+
+def _interval(repetitions: Sequence[float]) -> tuple[float, ...]:
+    """Where the mean lies with 95 % (Student's t); of two, the two; of less, nobody knows.
+
+    Not below 0 if no repetition is: such a metric cannot be.
+    """
+    if len(repetitions) < 3:
+        return tuple(repetitions)
+    mean, error = float(np.mean(repetitions)), float(stats.sem(repetitions))
+    wide = float(stats.t.ppf(0.975, len(repetitions) - 1)) * error
+    return max(mean - wide, 0.0) if min(repetitions) >= 0 else mean - wide, mean + wide
+
+
+def _is_in(value: float, bounds: tuple[float, float]) -> bool:
+    return bounds[0] <= value <= bounds[1]
+
+
+class Tuned(_Strict):
+    """A choice that was made, or made again, after looking at results: no evidence for it is left.
+
+    `commit`: which one, or from which to which; `why`: the reason, as far as one is on file.
+    """
+
+    what: str
+    before: str
+    after: str
+    commit: str
+    why: str
+
+
+class Source(_Strict):
+    """Who wrote a paper, and where and when it appeared: what is left out is not known.
+
+    `title` is the paper's own, in English; `year` in words; `same_as` another study's paper.
+    """
+
+    authors: list[str] = []
+    affiliation: str = ""
+    title: str = ""
+    venue: str = ""
+    year: str = ""
+    pages: str = ""
+    doi: str = ""
+    same_as: str = ""
+
+    @property
+    def unknown(self) -> list[str]:
+        """What is not known of it, of what one cites a paper by."""
+        cited = ("authors", "title", "venue", "year", "doi")
+        return [_CITED_AS.get(name, name) for name in cited if not getattr(self, name)]
+
+    @property
+    def said(self) -> str:
+        """All that is known, in a line, and what is not."""
+        if self.same_as:
+            return f"The paper of {self.same_as}."
+        known = [
+            f"{', '.join(self.authors)} ({self.affiliation})" if self.authors else "",
+            f'"{self.title}"' if self.title else "",
+            *(self.venue, self.pages, self.year),
+            f"doi:{self.doi}" if self.doi else "",
+        ]
+        words = ", ".join(text for text in known if text)
+        missing = f"; {', '.join(self.unknown)} unknown" if self.unknown else ""
+        return f"{words[:1].upper()}{words[1:]}{missing}."
+
+
+_CITED_AS: Final = {"doi": "DOI", "title": "original title"}
 
 
 class Paper(_Strict):
@@ -80,14 +177,19 @@ class Paper(_Strict):
     `repetition_...` with a row per point and repetition, and `samples`, their series over time
     (NAME_time_s, and what else begins with NAME_ and is as long) with a row per point and moment;
     it knows the parameters $variant and $repetition (NULL: all). `against` says whose numbers stand
-    under `published`.
+    under `published`. `identification`: whose paper it is, as far as that is known. `sceptic`:
+    what is not reproduced and why, in a sentence or two. `tuned`: what was chosen after looking at
+    results.
     """
 
     title: str
     reference: str
     against: str = "paper"
+    identification: Source | None = None
+    sceptic: str = ""
     relation: str
     errata: list[str] = []
+    tuned: list[Tuned] = []
     claims: list[Claim]
 
 
@@ -99,7 +201,7 @@ def load(project: Project) -> dict[str, Paper]:
 @lru_cache(maxsize=4)
 def _load(path: Path) -> dict[str, Paper]:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path.read_text(encoding="utf-8"))
         papers = {name: Paper.model_validate(paper) for name, paper in data.items()}
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise BadClaim(f"{path.name}: {' '.join(str(error).split())}") from error
@@ -110,16 +212,58 @@ def _load(path: Path) -> dict[str, Paper]:
     return papers
 
 
+def could_fail(project: Project) -> dict[str, Any]:
+    """What `mutations` found, by paper: `changed_by` (per claim a change of the results that
+    changes its verdict, or nothing), of which tier, and `of`, a digest of what was asked.
+    """
+    path = could_fail_record(project)
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return found
+
+
+def could_fail_record(project: Project) -> Path:
+    """Where that is kept."""
+    return project.metrics / "could_fail.json"
+
+
+def published_verdicts(project: Project, experiment: str, tier: str) -> dict[str, Any]:
+    """Per claim `value`, `verdict` and `no_evidence` (fitted, or it cannot fail), as they were
+    published; nothing if nothing was judged.
+    """
+    path = project.metrics / f"{experiment}.{tier}.json"
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    unchanged = _unchanged(project, experiment)
+    for name, each in found.items():
+        each["no_evidence"] = each["verdict"] == FITTED or _cannot_fail(name, each, unchanged)
+    return found if any(each["value"] is not None for each in found.values()) else {}
+
+
+def _unchanged(project: Project, experiment: str) -> Collection[str]:
+    """Claims whose verdict no change of the results was found to change."""
+    changes = could_fail(project).get(experiment, {}).get("changed_by", {})
+    return {name for name, change in changes.items() if change == ""}
+
+
+def _cannot_fail(name: str, judged: Mapping[Hashable, Any], unchanged: Collection[str]) -> bool:
+    """Whether a claim is reproduced, and would be with any wrong result."""
+    return judged["verdict"] == REPRODUCED and name in unchanged
+
+
 def load_fresh() -> None:
     """Forgets what was loaded: the next `load` reads the file."""
     _load.cache_clear()
 
 
-def judge(project: Project, experiment: str, results: Results) -> pd.DataFrame:
-    """One row per claim: its texts, value, lowest and highest over the repetitions, verdict."""
-    paper = _paper(project, experiment)
-    with _Judge(paper, results) as judge:
-        return pd.DataFrame([_row(claim, judge) for claim in paper.claims])
+def judge(
+    project: Project, experiment: str, results: Results, only: Collection[str] | None = None
+) -> pd.DataFrame:
+    """One row per claim: its texts, value, lowest and highest over the repetitions, verdict, and
+    whether it is reproduced and, as is known, would be with any wrong result (`cannot_fail`).
+
+    `only`: of claims with these ids.
+    """
+    with Judge(project, experiment, results) as judge:
+        return _verdicts(project, experiment, judge, only)
 
 
 def judge_variants(project: Project, experiment: str, results: Results) -> pd.DataFrame:
@@ -127,37 +271,101 @@ def judge_variants(project: Project, experiment: str, results: Results) -> pd.Da
 
     `expected` holds the claims' ranges. Empty if there are no variants.
     """
+    with Judge(project, experiment, results) as judge:
+        return _variants(project, experiment, judge)
+
+
+def judge_all(
+    project: Project, experiment: str, results: Results
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What `judge` and `judge_variants` give, and no query twice."""
+    with Judge(project, experiment, results) as judge:
+        verdicts = _verdicts(project, experiment, judge)
+        return verdicts, _variants(project, experiment, judge)
+
+
+def _verdicts(
+    project: Project, experiment: str, judge: Judge, only: Collection[str] | None = None
+) -> pd.DataFrame:
     paper = _paper(project, experiment)
-    if "variant" not in results.table:
-        return pd.DataFrame()
+    wanted = [claim for claim in paper.claims if only is None or claim.id in only]
+    rows = pd.DataFrame([_row(claim, judge) for claim in wanted])
+    unchanged = _unchanged(project, experiment)
+    found = zip(wanted, rows.to_dict("records"), strict=True)
+    cannot_fail = [_cannot_fail(claim.id, row, unchanged) for claim, row in found]
+    return rows.assign(cannot_fail=pd.Series(cannot_fail, dtype=bool))
+
+
+def _variants(project: Project, experiment: str, judge: Judge) -> pd.DataFrame:
     rows = []
-    with _Judge(paper, results) as judge:
-        for claim in paper.claims:
-            values = {v: judge.value(claim, v, None) for v in results.table.variant.unique()}
-            rows.append({"claim": claim.id, "expected": claim.expected, **values})
+    for claim in _paper(project, experiment).claims if judge.variants else []:
+        values = {variant: judge.value(claim, variant, None) for variant in judge.variants}
+        rows.append({"claim": claim.id, "expected": claim.expected, **values})
     return pd.DataFrame(rows)
 
 
-class _Judge:
-    """Metrics over one table of results, one database for all of them."""
+def _check_one_scale(experiment: str, results: Results) -> None:
+    """Raises BadClaim for points of several scales: what is true of one may not be of another."""
+    said = set(results.table.scale) if "scale" in results.table else set()
+    if len(said) > 1:
+        raise BadClaim(
+            f"{experiment}, tier {results.tier}: results of several scales are not judged together "
+            f"({', '.join(sorted(map(str, said)))}): run it again at one of them"
+        )
 
-    def __init__(self, paper: Paper, results: Results) -> None:
-        self._paper = paper
-        self._table = results.table
-        self._repeated = _repetitions(results)
-        self._samples = _samples(results)
-        self._relations: dict[tuple[str, int | None], pd.DataFrame] = {}
 
-    def __enter__(self) -> _Judge:
+class Judge:
+    """Metrics over results, one database for all of them.
+
+    Beside the results they may read `published`, the paper's numbers that are on file.
+    """
+
+    def __init__(self, project: Project, experiment: str, results: Results) -> None:
+        self._paper = _paper(project, experiment)
+        numbers = project.published / f"{experiment}.csv"
+        self._published = pd.read_csv(numbers) if numbers.is_file() else pd.DataFrame()
+        self._results = results
+        _check_one_scale(experiment, results)
+
+    def __enter__(self) -> Judge:
         self._db = duckdb.connect()
-        if not self._table.empty:
-            self._db.register("results", self._table)
-            self._db.register("repetitions", self._repeated)
-            self._db.register("samples", self._samples)
+        if not self._published.empty:
+            self._db.register("published", self._published)
+        self._show_series()
+        self._show_table()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
+
+    @property
+    def scale(self) -> str:
+        """How large the run was that is judged."""
+        return self._results.scale
+
+    def turn_to(self, results: Results) -> None:
+        """From here on, metrics over these; quick if their series are those from before."""
+        before, self._results = self._results, results
+        if results.series is not before.series:
+            self._show_series()
+        self._show_table()
+
+    def _show_table(self) -> None:
+        self._relations: dict[tuple[str, int | None], pyarrow.Table] = {}
+        self._values: dict[tuple[str, str, int | None], float | None] = {}
+        self._table = as_roles(self._results.table)
+        if not self._table.empty:
+            self._db.register("results", self._table)
+
+    def _show_series(self) -> None:
+        if not self._results.table.empty:
+            self._db.register("repetitions", _repetitions(self._results))
+            self._db.register("samples", _samples(self._results))
+
+    @property
+    def variants(self) -> list[str]:
+        """Variants that there are results of."""
+        return list(self._table.variant.unique()) if "variant" in self._table else []
 
     @property
     def repetitions(self) -> list[int]:
@@ -165,10 +373,19 @@ class _Judge:
         table = self._table
         return sorted(table.repetition.unique().tolist()) if "repetition" in table else []
 
+    def repeated(self, claim: Claim) -> list[float]:
+        """The claim's metric in each repetition that has the points that it needs."""
+        values = (self.value(claim, BASE, repetition) for repetition in self.repetitions)
+        return [value for value in values if value is not None]
+
     def value(self, claim: Claim, variant: str, repetition: int | None) -> float | None:
         """The claim's metric; None if the points that it needs were not run."""
-        if self._table.empty:
-            return None
+        key = (claim.id, variant, repetition)
+        if key not in self._values:
+            self._values[key] = None if self._table.empty else self._asked(claim, *key[1:])
+        return self._values[key]
+
+    def _asked(self, claim: Claim, variant: str, repetition: int | None) -> float | None:
         try:
             self._db.register("r", self._relation(variant, repetition))
             found = self._db.execute(claim.metric).fetchall()
@@ -177,12 +394,39 @@ class _Judge:
         value = found[0][0] if found else None
         return None if value is None or pd.isna(value) else float(value)
 
-    def _relation(self, variant: str, repetition: int | None) -> pd.DataFrame:
+    def _relation(self, variant: str, repetition: int | None) -> pyarrow.Table:
         key = (variant, repetition)
         if key not in self._relations:
             parameters = {"variant": variant, "repetition": repetition}
-            self._relations[key] = self._db.execute(self._paper.relation, parameters).df()
+            self._relations[key] = self._db.sql(
+                self._paper.relation, params=parameters
+            ).to_arrow_table()
         return self._relations[key]
+
+
+def count(verdicts: pd.DataFrame) -> str:
+    """How many are reproduced, of those that could have failed, in words; and at which scale, if
+    that is not the paper's.
+    """
+    could_fail = verdicts.verdict.isin(COULD_FAIL) & ~verdicts.cannot_fail
+    reproduced = int((verdicts.verdict[could_fail] == REPRODUCED).sum())
+    reduced = set(verdicts.get("scale", [])) - {"", "paper"}
+    at = f" (at a reduced scale: {'; '.join(sorted(reduced))})" if reduced else ""
+    return (
+        f"{reproduced} of {int(could_fail.sum())} claims that could have failed are reproduced{at}"
+    )
+
+
+def said(row: Any) -> str:
+    """The verdict of a row of `judge`, with what it holds under, and whether it means nothing."""
+    verdict = f"{row.verdict}, cannot fail" if row.cannot_fail else str(row.verdict)
+    return f"{verdict} ({row.condition})" if row.condition else verdict
+
+
+def tuned(project: Project, experiment: str) -> pd.DataFrame:
+    """What was chosen after looking at results, a row each: as in `Tuned`."""
+    rows = [choice.model_dump() for choice in _paper(project, experiment).tuned]
+    return pd.DataFrame(rows, columns=list(Tuned.model_fields))
 
 
 def notes(project: Project, experiment: str, results: Results) -> dict[str, list[str]]:
@@ -192,9 +436,9 @@ def notes(project: Project, experiment: str, results: Results) -> dict[str, list
         return lines
     against = _paper(project, experiment).against
     for row in judge(project, experiment, results).itertuples():
-        if row.figure and row.verdict != NOT_RUN:
+        if row.figure and row.verdict != NOT_JUDGED:
             text = f"{row.statement}: {against} {row.published}, here {format_value(row.value)}"
-            lines.setdefault(row.figure, []).append(f"{text} ({row.verdict})")
+            lines.setdefault(row.figure, []).append(f"{text} ({said(row)})")
     return lines
 
 
@@ -203,15 +447,13 @@ def format_value(value: float | None) -> str:
     return "-" if value is None or pd.isna(value) else f"{value:.3g}"
 
 
-def write_metrics(project: Project, experiment: str, tier: str, verdicts: pd.DataFrame) -> None:
+def metrics(verdicts: pd.DataFrame) -> str:
     """Values and verdicts as JSON, for `dvc metrics`."""
-    metrics = {
+    found = {
         row.id: {"value": _rounded(row.value), "verdict": row.verdict}
         for row in verdicts.itertuples()
     }
-    path = project.metrics / f"{experiment}.{tier}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, (json.dumps(metrics, indent=1) + "\n").encode())
+    return json.dumps(found, indent=1) + "\n"
 
 
 def _repetitions(results: Results) -> pd.DataFrame:
@@ -252,18 +494,22 @@ def _paper(project: Project, experiment: str) -> Paper:
     return papers[experiment]
 
 
-def _row(claim: Claim, judge: _Judge) -> dict[str, Any]:
-    value = judge.value(claim, _BASE, None)
-    repeated = (judge.value(claim, _BASE, repetition) for repetition in judge.repetitions)
-    each = [v for v in repeated if v is not None]
-    texts = ("id", "place", "statement", "figure", "published", "unit", "why", "errata")
+def _row(claim: Claim, judge: Judge) -> dict[str, Any]:
+    value, each = judge.value(claim, BASE, None), judge.repeated(claim)
+    texts = (
+        *("id", "place", "statement", "words", "measures", "figure", "published", "unit", "why"),
+        *("errata", "fitted", "because", "condition"),
+    )
+    verdict = claim.verdict(value, each)
     return {
         **{name: getattr(claim, name) for name in texts},
         "expected": claim.expected,
         "value": value,
         "lowest": min(each, default=None),
         "highest": max(each, default=None),
-        "verdict": claim.verdict(value),
+        "verdict": verdict,
+        "needs": claim.needs,
+        "scale": judge.scale,
     }
 
 

@@ -11,7 +11,6 @@ folder reaches all of them. What only a type checker sees is not reached.
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -21,11 +20,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from harness import experiments
+from harness import experiments, tiers
 from harness.experiments.base import Experiment
 from harness.paths import Project
 from harness.system import core_sources
-from harness.system.files import write_atomically
+from harness.system.files import digest_of, write_atomically
 
 _JUDGED: Final = ("harness.runs.claims", "harness.plots")
 _SHOWN: Final = ("harness.runs.session", "harness.runs.journal", "harness.lab")
@@ -44,15 +43,12 @@ class Reached:
 
     def digest(self) -> str:
         """Of all their contents."""
-        digest = hashlib.sha256(core_sources.digest(self.core).encode())
-        for name, path in sorted(self.files.items()):
-            digest.update(f"{name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()
+        return digest_of(sorted(self.files.items()), core_sources.digest(self.core))
 
 
 def run_of(experiment: Experiment, tier: str) -> Reached:
     """What a point of the experiment passes through on a tier."""
-    return reached([experiment.runs[tier].__module__, f"harness.tiers.{tier}"])
+    return reached([experiment.runs[tier].__module__, tiers.module(tier)])
 
 
 def shown_of(experiment: Experiment) -> Reached:
@@ -85,8 +81,7 @@ def publish(project: Project) -> None:
 def _write(path: Path, digests: dict[str, str]) -> None:
     data = (json.dumps(digests, indent=1) + "\n").encode()
     if not path.is_file() or path.read_bytes() != data:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
+        write_atomically(path, data, make_folder=True)
 
 
 def reached(roots: Iterable[str]) -> Reached:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.system.files import write_atomically
+from harness.system.files import digest_of, write_atomically
 
 
-def digest_of(places: Iterable[Path], *also: str) -> str:
+def digest(places: Iterable[Path], *also: str) -> str:
     """Of files, and of all files in folders, by name and content; and of texts."""
-    digest = hashlib.sha256("\n".join(also).encode())
-    for place in places:
-        for path in _files(place):
-            digest.update(f"{path} ".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    found = (path for place in places for path in _files(place))
+    return digest_of(((str(path), path) for path in found), "\n".join(also))
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -7,7 +7,7 @@ takes, is what the device models say of the same point: an expectation. The limi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from harness import _core, experiments
 from harness.devices.profiles import load_device
 from harness.drives import external_journal, fingerprint, guard
+from harness.drives import total as in_all
 from harness.drives.discovery import Drive
 from harness.drives.targets import Step
 from harness.errors import HarnessError, TargetError
@@ -36,7 +37,7 @@ from harness.tiers.simulated import SimulatedBench
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
-from harness.workloads.tpch import RECORD_BYTES
+from harness.workloads.records import RECORD_BYTES
 
 _DISCARD_BYTES_PER_S: Final = 10 << 30
 _MEASURED: Final = "measure, as the model expects it"
@@ -46,11 +47,16 @@ _FILL_BYTES_PER_S: Final = {True: 100 << 20, False: 400 << 20}
 
 @dataclass(frozen=True)
 class DrivePlan:
-    """Of one drive: a line about it, and all steps of a run, in order."""
+    """Of one drive: a line about it, and all steps of a run, in order.
+
+    `name`: whose it is in the study; `size_bytes` of the drive.
+    """
 
     title: str
     points: int
     steps: tuple[Step, ...]
+    name: str
+    size_bytes: int
 
     @property
     def written_bytes(self) -> int:
@@ -71,6 +77,11 @@ def plan(project: Project, experiment: str, options: Options) -> list[DrivePlan]
             for name, drive in drives.items()
         ]
     return [made for pair in plans for made in pair if made.steps]
+
+
+def total(plans: Iterable[DrivePlan]) -> str:
+    """Bytes, time and wear of all of them, one after the other, in a line."""
+    return in_all.of_plans((plan.name, plan.size_bytes, plan.steps) for plan in plans)
 
 
 def expectations(project: Project, drives: Mapping[str, Drive]) -> pd.DataFrame:
@@ -157,7 +168,7 @@ def _titled(
         f"{points} points, {format_bytes(written)} expected to be written, "
         f"{format_bytes(budget)} allowed"
     )
-    return DrivePlan(title, points, tuple(steps))
+    return DrivePlan(title, points, tuple(steps), name, drive.size_bytes)
 
 
 def _without_journal(measured: Step, run: Measurement) -> tuple[Step, Step]:

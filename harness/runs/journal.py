@@ -6,11 +6,12 @@ by its checksum and dropped. A trace is written beside the journal before the li
 
 from __future__ import annotations
 
-import errno
+import contextlib
+import fcntl
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from harness.errors import DataFolderError, DiskFull
-from harness.system.files import write_atomically
+from harness.system.files import told, write_atomically
 
 _PLAIN: Final = ("key", "point", "values", "metrics", "series", "trace", "about")
 
@@ -38,6 +38,16 @@ class Entry:
     trace: bool
     about: Mapping[str, Any]
 
+    def is_sound(self) -> bool:
+        """Whether every field is of its kind: what was read from a file may be anything."""
+        mappings = (self.values, self.metrics, self.series, self.about)
+        return (
+            isinstance(self.key, str)
+            and isinstance(self.point, str)
+            and isinstance(self.trace, bool)
+            and all(isinstance(each, dict) for each in mappings)
+        )
+
 
 class Journal:
     """The finished points of one experiment on one tier, kept in a folder of their own."""
@@ -48,16 +58,37 @@ class Journal:
 
     def check_writable(self) -> None:
         """Raises DataFolderError if nothing could be recorded here. Makes the folder."""
-        try:
+        with told(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             probe = self._folder / f".writable-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
-        except OSError as error:
-            raise _failure(error, self._folder) from error
+
+    @contextlib.contextmanager
+    def alone(self, wait: Callable[[str], None]) -> Iterator[None]:
+        """Nobody else works on this journal while the block runs; makes the folder.
+
+        `wait` is told who does now (such as "process 7"), if one has to wait for it. Whoever is
+        killed is in nobody's way. Raises DiskFull, DataFolderError.
+        """
+        self.check_writable()
+        with contextlib.ExitStack() as stack:
+            with told(self._folder):
+                lock = stack.enter_context((self._folder / "lock").open("a+b", buffering=0))
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    lock.seek(0)
+                    wait(lock.read().decode(errors="replace") or "another process")
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                lock.truncate(0)
+                lock.write(f"process {os.getpid()}".encode())
+            yield
 
     def entries(self) -> dict[str, Entry]:
-        """Finished points by key. A damaged line, or one whose trace is gone, does not count."""
+        """Finished points by key. A damaged line, one of another version, or one whose trace is
+        gone, does not count.
+        """
         if not self._file.is_file():
             return {}
         lines = self._file.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -68,12 +99,10 @@ class Journal:
 
     def append(self, entry: Entry, trace: Mapping[str, NDArray[np.generic]]) -> None:
         """Records a point: its trace first, then the line that makes it count."""
-        try:
+        with told(self._folder):
             if trace:
                 _write_trace(self.trace_path(entry.point), trace)
             self._append_line(_format(entry))
-        except OSError as error:
-            raise _failure(error, self._folder) from error
 
     def trace_path(self, point: str) -> Path:
         """Where a point's trace lies."""
@@ -85,10 +114,8 @@ class Journal:
 
     def keep_block_trace(self, point: str, recorded: Path) -> None:
         """Takes a recorded file over, before the line that makes the point count."""
-        try:
+        with told(self._folder):
             recorded.rename(self.block_trace_path(point))
-        except OSError as error:
-            raise _failure(error, self._folder) from error
 
     def _append_line(self, line: str) -> None:
         with self._file.open("a+b") as file:
@@ -119,10 +146,8 @@ def _parse(line: str) -> Entry | None:
     checksum, _, body = line.partition(" ")
     if checksum != f"{zlib.crc32(body.encode()):08x}":
         return None
-    return Entry(**json.loads(body))
-
-
-def _failure(error: OSError, folder: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"no space left for results in {folder}: free some and run again")
-    return DataFolderError(f"cannot write to {folder}: {error.strerror}")
+    try:
+        entry = Entry(**json.loads(body))
+    except (ValueError, TypeError, RecursionError):  # another version's, or nobody's
+        return None
+    return entry if entry.is_sound() else None

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import yaml
 from rich.console import Console
 
 import harness
 from harness.drives import fingerprint
 from harness.paths import Project
-from harness.runs import fresh
+from harness.runs import checkout, fresh, parameters, times
+from harness.system.files import write_atomically
 
 _INDEX: Final = "index"
 _SAID: Final = ".claims.txt"
@@ -23,7 +23,6 @@ def make(project: Project, console: Console) -> Path:
 
     Each of them only if something that it shows has changed since. Returns the report's page.
     """
-    project.report.mkdir(parents=True, exist_ok=True)
     made = fresh.Made(project.report)
     for name in _of_no_study(project):
         _execute(project, name, made)
@@ -38,12 +37,14 @@ def make(project: Project, console: Console) -> Path:
 def _index_digest(project: Project, console: Console) -> str:
     """The page lists which notebooks there are; the claims are printed for this terminal."""
     pages = sorted(path.stem for path in project.report.glob("*.html"))
-    return _digest(project, [], str(console.width), str(console.is_terminal), *pages)
+    stages = [str(stage) for stage in times.read(project) if stage.name != times.REPORT]
+    shown = (str(console.width), str(console.is_terminal), checkout.commit(project))
+    return _digest(project, [], *shown, *pages, *stages)
 
 
 def _of_no_study(project: Project) -> list[str]:
     """Notebooks that no stage executes."""
-    stages = yaml.safe_load(project.params.read_text())["pipeline"]["simulated"].values()
+    stages = {name for each in parameters.pipelines(project).values() for name in each.values()}
     return sorted(
         path.stem for path in project.notebooks.glob("*.ipynb") if path.stem not in stages
     )
@@ -60,16 +61,18 @@ def _execute(project: Project, name: str, made: fresh.Made) -> None:
 
 
 def _write(project: Project, said: Path, console: Console) -> None:
-    from harness.runs import report
+    from harness.runs import report, summary
 
+    summary.write_counts(project)
     report.write(project)
     with console.capture() as captured:
-        report.print_claims(project, console)
-    said.write_text(captured.get(), encoding="utf-8")
+        summary.print_to(project, console)
+    write_atomically(said, captured.get().encode(), make_folder=True)
 
 
 def _digest(project: Project, also: Iterable[Path], *texts: str) -> str:
     """Of everything that can be shown: results, claims, profiles, this package, this machine."""
     data = [project.results, project.figures, project.published, project.profiles, project.params]
+    data += [project.root / each for each in ("hardware/unknowns", "data/sweeps", "build/sweeps")]
     package = Path(harness.__file__).parent
-    return fresh.digest_of([*data, package, *also], str(fingerprint.machine()), *texts)
+    return fresh.digest([*data, package, *also], str(fingerprint.machine()), *texts)

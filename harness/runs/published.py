@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,23 +13,40 @@ import pandas as pd
 from harness.drives import fingerprint
 from harness.experiments.base import Results
 from harness.paths import Project
+from harness.runs import places
 
 
 def results(project: Project, experiment: str, tier: str) -> Results:
     """The published results of an experiment on a tier; empty if there are none."""
-    path = project.results / f"{experiment}.{tier}.csv"
-    if not path.is_file():
+    place = places.published(project, experiment, tier)
+    if not place.table.is_file():
         return Results(tier, pd.DataFrame(), {}, lambda _: None)
-    table = pd.read_csv(path, dtype={"point": str})
-    series = path.with_suffix(".series.json")
-    repeated = json.loads(series.read_text()) if series.is_file() else {}
-    return Results(tier, table, repeated, lambda _: None)
+    series = place.series.read_text() if place.series.is_file() else "{}"
+    found = read(tier, place.table.read_text(), series, place.traces)
+    facts = about(project, experiment, tier) or {}
+    return replace(found, scale=str(facts.get("scale", "")))
+
+
+def read(tier: str, table: str, series: str, traces: Path) -> Results:
+    """Results as they are published: CSV, JSON, and a folder of traces."""
+    rows = pd.read_csv(io.StringIO(table), dtype={"point": str}) if table.strip() else None
+
+    def trace(point: str) -> pd.DataFrame | None:
+        path = traces / f"{point}.parquet"
+        return pd.read_parquet(path) if path.is_file() else None
+
+    return Results(tier, pd.DataFrame() if rows is None else rows, json.loads(series), trace)
 
 
 def about(project: Project, experiment: str, tier: str) -> dict[str, Any] | None:
     """What the published results depend on; None if there are none."""
-    path = project.results / f"{experiment}.{tier}.about.json"
+    path = places.published(project, experiment, tier).about
     return json.loads(path.read_text()) if path.is_file() else None
+
+
+def scale_of(project: Project, experiment: str, tier: str) -> str:
+    """How large the published run was; "" if there is none, or if it does not say."""
+    return str((about(project, experiment, tier) or {}).get("scale", ""))
 
 
 def is_from_here(facts: dict[str, Any] | None) -> bool:

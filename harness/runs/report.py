@@ -2,48 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table
 
 import harness
 from harness import experiments, tiers
+from harness.drives import fingerprint
+from harness.errors import UnknownName
 from harness.experiments.base import Results
+from harness.experiments.obtaining import no_results
 from harness.paths import Project
-from harness.runs import agreement, claims, notebooks, published
+from harness.runs import agreement, claims, mutations, notebooks, places, published, summary, times
+from harness.runs.checkout import commit
+from harness.runs.run_page import format_range, inline, template
 from harness.system.files import write_atomically
+from harness.units import format_bytes
 
 _STYLES: Final = {
     claims.REPRODUCED: "green",
-    claims.TREND_ONLY: "yellow",
+    claims.DIRECTION_ONLY: "yellow",
+    claims.UNDECIDED: "yellow",
     claims.NOT_REPRODUCED: "red",
-    claims.NOT_RUN: "dim",
+    claims.FITTED: "dim",
+    claims.NOT_JUDGED: "dim",
 }
 
 
-def all_published(project: Project) -> Iterator[tuple[str, str, Results]]:
-    """Paper, tier and results: for tiers with results, and for the simulated one in any case."""
-    for name in claims.load(project):
+def all_published(
+    project: Project, papers: Sequence[str] = ()
+) -> Iterator[tuple[str, str, Results]]:
+    """Paper, tier and results: for tiers with results, and for the simulated one in any case.
+
+    `papers`: of these only; none: of all. Raises UnknownName.
+    """
+    known = claims.load(project)
+    for name in papers:
+        if name not in known:
+            raise UnknownName("paper", name, known)
+    for name in papers or known:
         for tier in tiers.names():
             results = published.results(project, name, tier)
             if tier == "simulated" or not results.table.empty:
                 yield name, tier, results
 
 
-def print_claims(project: Project, console: Console) -> None:
-    """One table per paper and tier, one row per claim."""
-    for name, tier, results in all_published(project):
-        print_verdicts(claims.judge(project, name, results), _title(project, name, tier), console)
+def print_claims(
+    project: Project, papers: Sequence[str], console: Console, *, only_failed: bool = False
+) -> None:
+    """One table per paper and tier, one row per claim; of papers as `all_published`."""
+    for name, tier, results in all_published(project, papers):
+        title = _title(project, name, tier)
+        verdicts = claims.judge(project, name, results)
+        print_verdicts(verdicts, title, console, only_failed=only_failed)
+        if results.table.empty:
+            console.print(f"{_missing(name, tier)}\n")
+
+
+def print_mutations(project: Project, papers: Sequence[str], console: Console) -> None:
+    """Of each claim, a change of the results that changes its verdict, or that there is none."""
+    for name, tier, results in all_published(project, papers):
+        if results.table.empty:
+            console.print(f"{_missing(name, tier)}\n")
+            continue
+        table = Table(title=_title(project, name, tier), title_justify="left", box=None)
+        for heading in ("claim", "verdict", "changed by"):
+            table.add_column(heading)
+        for row in mutations.can_fail(project, name, results).itertuples():
+            table.add_row(row.id, row.verdict, row.changes or "[red]nothing: it cannot fail[/]")
+        console.print(table)
+
+
+def _missing(name: str, tier: str) -> str:
+    """That there are no results, and how to get them if there can be."""
+    if name in experiments.names() and tier in experiments.find(name).tiers:
+        return no_results(name, tier)
+    return f"{name} does not run on tier {tier}"
 
 
 def _title(project: Project, name: str, tier: str) -> str:
     here = published.is_from_here(published.about(project, name, tier))
-    return f"{name}, tier {tier}" + ("" if here else " (the authors' machine; not run on this one)")
+    scale = published.scale_of(project, name, tier)
+    title = f"{name}, tier {tier}" + (f", scale {scale}" if scale else "")
+    return title + ("" if here else " (the authors' machine; not run on this one)")
 
 
 def print_judged(
@@ -53,15 +100,18 @@ def print_judged(
     print_verdicts(claims.judge(project, experiment, results), title, console)
 
 
-def print_verdicts(verdicts: pd.DataFrame, title: str, console: Console) -> None:
-    """The claims of one paper on one tier."""
+def print_verdicts(
+    verdicts: pd.DataFrame, title: str, console: Console, *, only_failed: bool = False
+) -> None:
+    """The claims of one paper on one tier, or those that it does not reproduce, or not wholly."""
+    shown = verdicts[verdicts.verdict.isin(claims.WANTING)] if only_failed else verdicts
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("claim", ratio=1)
     table.add_column("paper", max_width=18)
     for heading in ("expected", "here", "min..max"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for row in verdicts.itertuples():
+    for row in shown.itertuples():
         style = _STYLES[row.verdict]
         table.add_row(
             f"{row.place}: {row.statement}",
@@ -69,37 +119,45 @@ def print_verdicts(verdicts: pd.DataFrame, title: str, console: Console) -> None
             format_range(row.expected),
             claims.format_value(row.value),
             _spread(row),
-            f"[{style}]{row.verdict}[/]",
+            f"[{style}]{claims.said(row)}[/]",
         )
     console.print(table)
-    reproduced = (verdicts.verdict == claims.REPRODUCED).sum()
-    console.print(f"{reproduced} of {len(verdicts)} claims reproduced\n")
+    console.print(f"{claims.count(verdicts)}\n")
 
 
 def write(project: Project) -> Path:
     """Writes build/report/index.html from what is published; returns its path."""
-    environment = Environment(
-        loader=PackageLoader("harness", "templates"), autoescape=True, undefined=StrictUndefined
-    )
-    template = environment.get_template("report.html")
     page = project.report / "index.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
     papers = [_paper(project, name) for name in claims.load(project)]
-    text = template.render(
+    scales = {tier["scale"] for paper in papers for tier in paper["tiers"] if tier["simulated"]}
+    text = template("report.html").render(
         version=harness.__version__,
+        made=_made(project),
+        reduced=sorted(scales) if "paper" not in scales else [],
         papers=papers,
+        overview=summary.lines(project),
+        headings=summary.HEADINGS,
+        sceptic=summary.sceptic(project),
         notebooks=_notebooks(project),
+        stages=[stage for stage in times.read(project) if stage.name != times.REPORT],
         format_value=claims.format_value,
         format_range=format_range,
+        format_bytes=format_bytes,
+        said=claims.said,
         spread=_spread,
     )
-    write_atomically(page, text.encode())
+    write_atomically(page, text.encode(), make_folder=True)
     return page
 
 
-def format_range(expected: tuple[float, float]) -> str:
-    """'7 .. 13'."""
-    return f"{expected[0]:g} .. {expected[1]:g}"
+def _made(project: Project) -> dict[str, str]:
+    """When, of which commit, on which machine."""
+    machine = fingerprint.machine()
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(project),
+        "machine": f"{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}",
+    }
 
 
 def _spread(row: Any) -> str:
@@ -123,19 +181,50 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
     results = published.results(project, name, tier)
     about = published.about(project, name, tier)
     agreement = project.results / f"{name}.agreement.csv"
-    variants = claims.judge_variants(project, name, results)
-    figures = sorted((project.figures / name / tier).glob("*.svg"))
+    place = places.published(project, name, tier)
+    judged, variants = claims.judge_all(project, name, results)
     return {
         "tier": tier,
+        "scale": results.scale,
         "run": not results.table.empty,
-        "verdicts": list(claims.judge(project, name, results).itertuples()),
+        "missing": _missing(name, tier),
+        "simulated": tier == "simulated" and results.scale,
+        "command": _command(name, tier),
+        "table": _link(project, place.table),
+        "traces": _link(project, place.traces),
+        "verdicts": list(judged.itertuples()),
+        "count": claims.count(judged),
         "variants": _variant_rows(variants),
         "variant_names": [v for v in variants.columns if v not in ("claim", "expected")],
-        "figures": [(path.stem, _inline(path)) for path in figures],
+        "figures": [_figure(project, path, judged) for path in sorted(place.figures.glob("*.svg"))],
         "about": about,
         "elsewhere": not published.is_from_here(about),
         "agreement": _agreement(agreement, name) if tier == "emulated" else [],
     }
+
+
+def _command(name: str, tier: str) -> str:
+    """What runs a study on a tier; nothing if it does not run there."""
+    if name not in experiments.names() or tier not in experiments.find(name).tiers:
+        return ""
+    drives = " --drive DEVICE=CLAIMED" if tier == "hardware" else ""
+    return f"harness run {name} --tier {tier}{drives}"
+
+
+def _figure(project: Project, path: Path, judged: pd.DataFrame) -> dict[str, Any]:
+    """A picture, the claims that it shows, and where it lies."""
+    shown = judged[judged.figure == path.stem].itertuples()
+    return {
+        "name": path.stem,
+        "svg": inline(path.read_text(encoding="utf-8")),
+        "file": _link(project, path),
+        "claims": [f"{row.place} {claims.said(row)}" for row in shown],
+    }
+
+
+def _link(project: Project, path: Path) -> str:
+    """From the report to a place in the checkout."""
+    return Path(os.path.relpath(path, project.report)).as_posix()
 
 
 def _agreement(path: Path, name: str) -> list[dict[str, Any]]:
@@ -155,12 +244,6 @@ def _variant_rows(variants: pd.DataFrame) -> list[dict[str, Any]]:
         cells = [(row[n], bool(pd.notna(row[n]) and low <= row[n] <= high)) for n in names]
         rows.append({"claim": row["claim"], "expected": row["expected"], "cells": cells})
     return rows
-
-
-def _inline(svg: Path) -> str:
-    """The picture's own markup, without the XML prologue: the page needs no other file."""
-    text = svg.read_text(encoding="utf-8")
-    return text[text.index("<svg") :]
 
 
 def _notebooks(project: Project) -> list[tuple[str, bool]]:

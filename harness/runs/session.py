@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -28,14 +28,15 @@ from pydantic import BaseModel, Field
 from tqdm import tqdm
 
 import harness
-from harness import experiments, plots, tiers
+from harness import experiments, plots, same_bits, tiers
 from harness.drives import fingerprint
 from harness.errors import BadParameter, Interrupted, InvalidRun
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.paths import Project
-from harness.runs import claims, code, parameters
+from harness.runs import claims, code, parameters, places, published, run_page
 from harness.runs.journal import Entry, Journal
-from harness.system.files import write_atomically
+from harness.runs.places import Place
+from harness.system.files import Publication, publication
 from harness.tiers.base import Bench
 from harness.tiers.options import Asked
 
@@ -51,15 +52,28 @@ class Options(Asked):
     scale: str | None = None
     settings: dict[str, str] = Field(default={})
 
+    @property
+    def changes_results(self) -> dict[str, Any]:
+        """What of this a pipeline does not ask for, as data; drives are everybody's own."""
+        without = {"drives", "journals", "write_budget_bytes", "scale", "settings"}
+        return self.model_dump(exclude=without, exclude_defaults=True)
+
 
 @contextmanager
 def open_session(
-    project: Project, name: str, tier: str, options: Options | None = None
+    project: Project,
+    name: str,
+    tier: str,
+    options: Options | None = None,
+    *,
+    why_tier: str = "",
+    publish: bool = True,
 ) -> Iterator[Session]:
     """An experiment on a tier, checked and ready to run.
 
-    Raises HarnessError for whatever is wrong with names, parameters, profiles or the target, before
-    anything is written.
+    `why_tier`: how the tier was chosen, if nobody named it. `publish`: into data/, if params.yaml
+    describes the run. Raises HarnessError for whatever is wrong with names, parameters, profiles or
+    the target, before anything is written.
     """
     options = options or Options()
     experiment = experiments.find(name)
@@ -71,34 +85,84 @@ def open_session(
         experiment, chosen.parameters, options.settings, options.scale
     )
     with open_bench(options, chosen.bench, project) as bench:
-        yield Session(project, experiment, bench, values)
+        place = place_of(project, name, tier, options, publish=publish and not why_tier)
+        yield Session(project, experiment, bench, values, place, why_tier)
+
+
+def place_of(
+    project: Project, name: str, tier: str, options: Options, *, publish: bool = True
+) -> Place:
+    """Where such a run's files go: into data/, if params.yaml describes it. Raises HarnessError."""
+    experiment, chosen = experiments.find(name), parameters.of_tier(project, name, tier)
+    values, planned = (
+        parameters.with_settings(experiment, chosen.parameters, each.settings, each.scale)
+        for each in (options, pipelines_options(project))
+    )
+    same = options.changes_results == pipelines_options(project).changes_results
+    if publish and same and values == planned:
+        return places.published(project, name, tier)
+    asked = {"parameters": values.model_dump(mode="json"), "options": options.model_dump()}
+    return places.own(project, places.identity(name, tier, getattr(values, "scale", ""), asked))
+
+
+def pipelines_options(project: Project) -> Options:
+    """What section `notebook` of params.yaml asks for, of all studies. Raises BadParameter."""
+    section = parameters.of_notebooks(project)
+    texts = {
+        name: parameters.texts(section[name])
+        for name in ("settings", "devices", "overrides")
+        if name in section
+    }
+    return Options(scale=section.get("scale"), **texts)
 
 
 class Session:
-    """One experiment on one bench."""
+    """One experiment on one bench; `place` is where its tables and figures go."""
 
     def __init__(
-        self, project: Project, experiment: Experiment, bench: Bench, parameters: BaseModel
+        self,
+        project: Project,
+        experiment: Experiment,
+        bench: Bench,
+        values: BaseModel,
+        place: Place,
+        why_tier: str = "",
     ) -> None:
         self.project = project
         self.experiment = experiment
         self.bench = bench
-        self.parameters = parameters
-        self.points: Sequence[Point] = experiment.points(parameters, bench)
+        self.parameters = values
+        self.place = place
+        self.why_tier = why_tier
+        self.points: Sequence[Point] = experiment.points(values, bench)
         self._journal = Journal(project.journal / experiment.name / bench.tier)
 
     def run(self) -> Results:
         """Runs what has not been run, with a progress bar, and returns all results.
 
-        Raises Interrupted on Ctrl-C: finished points are kept, the next call continues.
+        Waits for another run of the experiment on the tier, and takes its points over. Raises
+        Interrupted on Ctrl-C: finished points are kept, the next call continues; BadParameter if
+        there is no point.
         """
+        if not self.points:
+            name = self.experiment.name
+            raise BadParameter(f"{name}, {self.stamp}: these parameters leave no point to be run")
         self.reserve()
-        self._journal.check_writable()
-        finished = self._journal.entries()
-        waiting = [point for point in self.points if self._key(point) not in finished]
-        with self._progress(len(self.points) - len(waiting)) as progress:
-            self._run_all(waiting, progress)
+        with self._alone():
+            finished = self._journal.entries()
+            waiting = [point for point in self.points if self._key(point) not in finished]
+            with self._progress(len(self.points) - len(waiting)) as progress:
+                self._run_all(waiting, progress)
         return self.results
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """No other process runs or publishes the same meanwhile."""
+
+        def wait(other: str) -> None:
+            what = f"{self.experiment.name} (tier {self.bench.tier})"
+            print(f"{what} is being run by {other}: waiting for it", file=sys.stderr)  # noqa: T201
+
+        return self._journal.alone(wait)
 
     def reserve(self) -> None:
         """Makes sure that there is room for all points. Raises TargetError, DiskFull."""
@@ -113,12 +177,46 @@ class Session:
     def results(self) -> Results:
         """What the journal has of this session's points."""
         finished = self._journal.entries()
-        entries = [e for p in self.points if (e := finished.get(self._key(p))) is not None]
-        rows = [{**e.values, **e.metrics, "point": e.point} for e in entries]
+        points = self.points if finished else []  # a key asks for the inputs, which may be missing
+        entries = [e for p in points if (e := finished.get(self._key(p))) is not None]
+        size = {"scale": self.scale} if self.scale else {}
+        rows = [
+            {**size, **e.values, **e.metrics, **self._role(e.values), "point": e.point}
+            for e in entries
+        ]
         series = {e.point: e.series for e in entries}
-        results = Results(self.bench.tier, pd.DataFrame(rows), series, self._trace)
-        notes = claims.notes(self.project, self.experiment.name, results)
-        return Results(results.tier, results.table, series, self._trace, notes)
+        results = replace(self._empty, table=pd.DataFrame(rows), series=series)
+        return replace(results, notes=claims.notes(self.project, self.experiment.name, results))
+
+    @property
+    def stamp(self) -> str:
+        """What stands below each figure."""
+        return self._empty.stamp
+
+    @property
+    def _empty(self) -> Results:
+        return Results(
+            self.bench.tier,
+            pd.DataFrame(),
+            {},
+            self._trace,
+            scale=self.scale,
+            why_tier=self.why_tier,
+        )
+
+    @property
+    def scale(self) -> str:
+        """How large the run is, as tables, figures and verdicts say it."""
+        return parameters.scale_of(self.parameters)
+
+    def _role(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """As which of the paper's drives a real one is judged; models go by the paper's names."""
+        if self.bench.tier != "hardware":
+            return {}
+        device = str(values["device"])
+        said = self._identity(device).get("rotational", "")
+        rotational = {"1": True, "0": False}.get(said)
+        return {"role": self.experiment.role(device, rotational=rotational)}
 
     def figures(self) -> dict[str, Figure]:
         """Figures by name."""
@@ -128,42 +226,71 @@ class Session:
         """The paper's claims, judged by this session's results."""
         return claims.judge(self.project, self.experiment.name, self.results)
 
-    def publish(self) -> None:
-        """Writes tables, traces, figures and metrics into data/, each file whole or not at all."""
-        name, tier = self.experiment.name, self.bench.tier
-        results = self.results
-        table = results.table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
-        _write(self.project.results / f"{name}.{tier}.csv", table.encode())
-        series = json.dumps(results.series, indent=None, sort_keys=True) + "\n"
-        _write(self.project.results / f"{name}.{tier}.series.json", series.encode())
-        _write(self.project.results / f"{name}.{tier}.about.json", self._about().encode())
-        self._publish_traces(results, self.project.raw / name / tier)
-        folder = _emptied(self.project.figures / name / tier)
-        for figure_name, figure in self.figures().items():
-            plots.save(figure, folder / figure_name)
-        claims.write_metrics(self.project, name, tier, self.verdicts())
+    def publish(self) -> Path:
+        """Writes tables, traces, figures and metrics, all of them or none; returns their folder.
 
-    def _about(self) -> str:
+        Into data/, if params.yaml describes the run; else into a folder of its own below
+        build/runs/, with a report: see `place`. Raises DiskFull, DataFolderError, and BadParameter
+        if figures might differ in their last bits from those of another processor; what was
+        published before is there then.
+        """
+        if beyond := same_bits.beyond():
+            raise BadParameter(
+                f"NumPy was imported before harness and uses {', '.join(beyond)}, which others "
+                "do not have: import harness first, then publish"
+            )
+        place, about, name = self.place, self._about(), self.experiment.name
+        measured = self.results
+        table = measured.table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+        series = json.dumps(measured.series, indent=None, sort_keys=True) + "\n"
+        # What is drawn and judged is what is written, so that anybody can do it again.
+        written = published.read(self.bench.tier, table, series, place.traces)
+        results = replace(measured, table=written.table, series=written.series)
+        results = replace(results, notes=claims.notes(self.project, name, results))
+        verdicts = claims.judge(self.project, name, results)
+        figures = self.experiment.figures(results)
+        texts = {
+            place.table: table,
+            place.series: series,
+            place.about: json.dumps(about, indent=1, sort_keys=True) + "\n",
+        }
+        with self._alone(), publication() as files:
+            for path, text in texts.items():
+                files.write(path, text.encode(), make_folder=True)
+            self._publish_traces(results, place.traces, files)
+            files.empty(place.figures)
+            drawn = {each: plots.files(f, place.figures / each) for each, f in figures.items()}
+            for path, data in (pair for each in drawn.values() for pair in each.items()):
+                files.write(path, data)
+            files.write(place.metrics, claims.metrics(verdicts).encode(), make_folder=True)
+            if place.page is not None:
+                title = f"{self.experiment.title}: {results.stamp}"
+                page = run_page.html(title, verdicts, drawn, about)
+                files.write(place.page, page.encode())
+        return place.folder
+
+    def _about(self) -> dict[str, Any]:
         """What these results depend on: shown in the report, the same on every machine if the tier
         is simulated.
         """
         devices = {device: dict(self.bench.identity(device)) for device in self.bench.devices}
-        about = {
+        return {
             "experiment": self.experiment.name,
             "tier": self.bench.tier,
+            "scale": self.scale,
+            **({"why_tier": self.why_tier} if self.why_tier else {}),
             "package": harness.__version__,
             "code": self._code,
             "parameters": self.parameters.model_dump(mode="json"),
             "devices": devices,
         }
-        return json.dumps(about, indent=1, sort_keys=True) + "\n"
 
-    def _publish_traces(self, results: Results, folder: Path) -> None:
-        _emptied(folder)
+    def _publish_traces(self, results: Results, folder: Path, files: Publication) -> None:
+        files.empty(folder)
         for point in results.table.get("point", []):
             for source in (self._journal.trace_path(point), self._journal.block_trace_path(point)):
                 if source.is_file():
-                    shutil.copyfile(source, folder / source.name)
+                    files.copy(source, folder / source.name)
 
     def _trace(self, point: str) -> pd.DataFrame | None:
         path = self._journal.trace_path(point)
@@ -206,6 +333,7 @@ class Session:
             "duration_s": round(time.monotonic() - begin, 3),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": fingerprint.machine(),
+            **({"why_tier": self.why_tier} if self.why_tier else {}),
         }
         if measured.block_trace is not None:
             self._journal.keep_block_trace(point.id, measured.block_trace)
@@ -298,15 +426,3 @@ def _noted_interrupt() -> Iterator[threading.Event]:
     finally:
         for which, handler in before.items():
             signal.signal(which, handler)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, data)
-
-
-def _emptied(folder: Path) -> Path:
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    return folder

@@ -9,10 +9,20 @@ from typing import Any
 import pandas as pd
 
 from harness import experiments
-from harness.experiments.base import Results
+from harness.errors import UnknownName
+from harness.experiments.base import Agreement, Results
 from harness.paths import Project
 from harness.runs import claims, parameters, published, session
 from harness.runs.session import Options, Session
+
+
+def agreement_of(experiment: str) -> Agreement:
+    """How the study's tiers are compared. Raises UnknownName if it compares none."""
+    having = [name for name in experiments.names() if experiments.find(name).agreement]
+    found = experiments.find(experiment).agreement if experiment in having else None
+    if found is None:
+        raise UnknownName("experiment with an agreement", experiment, having)
+    return found
 
 
 @dataclass(frozen=True)
@@ -35,10 +45,10 @@ class StudyRuns:
         return claims.judge(self.project, self.name, results)
 
     def compare(self, **options: Any) -> pd.DataFrame:
-        """The study's agreement. Raises BadParameter if nothing has been run on tier emulated."""
-        agreement = experiments.find(self.name).agreement
-        assert agreement is not None, f"{self.name} compares nothing"
-        return agreement.compare(self, **options)
+        """The study's agreement. Raises UnknownName if it has none, BadParameter if nothing has
+        been run on tier emulated.
+        """
+        return agreement_of(self.name).compare(self, **options)
 
     def host_name(self) -> str:
         """The simulated tier's host profile in params.yaml."""

@@ -54,6 +54,8 @@ _FEATURES: Final = (
     "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 )
 _EXTENDED: Final = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_IDENTITY}"
+_FOUND: Final = 1 | 2 | 4  # corrected, needs a reboot, left
+_OPERATIONAL: Final = 8
 _OPTIONS: Final = "noatime,nodev,nosuid,noinit_itable"
 _SYSFS: Final = Path("/sys/dev/block")
 _KERNEL_LOG: Final = "/dev/kmsg"
@@ -191,11 +193,25 @@ def mounted(device: Path, spec: Ext4Spec = PLAIN, *, journal: Path | None = None
 def check(device: Path) -> str:
     """What e2fsck complains of in an ext4 that is not mounted; empty if it is clean.
 
-    Changes nothing. Raises MissingTool.
+    Changes nothing. Raises MissingTool, and TargetError if e2fsck could not look: its exit code
+    then has more than the bits of e2fsck(8) that tell of errors found. The bit of an operational
+    error is one of these if the device can be read: so ends a look at a broken superblock.
     """
     command = [find_program("e2fsck"), "-fn", str(device)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    found = _FOUND | (_OPERATIONAL if _can_be_read(device) else 0)
+    if done.returncode < 0 or done.returncode & ~found:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise TargetError(f"{device} was not checked: e2fsck: {said or done.returncode}")
     return "" if done.returncode == 0 else f"e2fsck: {done.stdout} {done.stderr}"
+
+
+def _can_be_read(device: Path) -> bool:
+    try:
+        with device.open("rb") as file:
+            return len(file.read(4096)) == 4096
+    except OSError:
+        return False
 
 
 def device_of(folder: Path) -> Path:

@@ -8,18 +8,18 @@ A lease is a folder below /run/flashlab/.leases (without root: in the user's own
 that the run holds for as long as it lives, and notes:
 
     TOKEN/lock            held by the run
-    TOKEN/process-PID     a process's start time, and the signal that ends it
+    TOKEN/process-PID     which process it is, and the signal that ends it
     TOKEN/folder-TOKEN    the path of a folder, noted before it is made
     TOKEN/cgroup-TOKEN    the path of a control group, noted before it is made
     TOKEN/mount-TOKEN     the folder that something of ours is mounted at, or is about to be
     TOKEN/partitions-TOKEN  the number of a claimed drive that the kernel has partitions of for us
     TOKEN/queue-TOKEN     a drive, and its queue's settings as they were before we changed any
 
-A process is ours if it has the number and the start time that were noted; it notes them itself,
-before it becomes the program that it is to be. A folder is ours if it has the noted path and, in a
-file in it, the note's token. Names prove nothing, but for a control group, which can have no file
-of ours in it: the note's token is in its name, and nobody else knows that. A drive is the noted one
-as long as it has its sequence number, which the kernel gives to no other.
+A process is ours if it has the number and start time, in the boot, that were noted; it notes them
+itself, before it becomes the program that it is to be. A folder is ours if it has the noted path
+and, in a file in it, the note's token. Names prove nothing, but for a control group, which can have
+no file of ours in it: the note's token is in its name, and nobody else knows that. A drive is the
+noted one as long as it has its sequence number, which the kernel gives to no other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -53,6 +53,10 @@ from harness.system.cgroups import Cgroup
 
 _FOR_ROOT: Final = Path("/run/flashlab/.leases")
 _TOKEN_FILE: Final = ".flashlab-lease"  # noqa: S105
+_PROCESS: Final = {"pid": int, "identity": str, "ending": int}
+_QUEUE: Final = {"drive": str, "sequence": str, "settings": dict, "changing": list}
+_LAST_PID: Final = 1 << 22
+"""PID_MAX_LIMIT of include/linux/threads.h."""
 
 
 @dataclass(frozen=True)
@@ -238,17 +242,21 @@ def _end_all(leases: Sequence[Path], kind: str) -> tuple[list[str], list[str]]:
             done.append(action(note))
         except HarnessError as error:
             failed.append(str(error))
+        except OSError as error:
+            failed.append(f"{note}: {error}")
     return [line for line in done if line], failed
 
 
 def _end_process(note: Path) -> str:
     """Ends a noted process, if it still is the one; returns what was done."""
     done = ""
-    facts = _read(note)
-    if isinstance(facts, dict):
-        pid = int(facts["pid"])
+    facts = _noted_facts(note, _PROCESS)
+    if facts:
+        pid = facts["pid"]
+        if not 0 < pid <= _LAST_PID or facts["ending"] not in list(signal.Signals):
+            raise _wrong(note)
         with processes.opened(pid) as process:
-            if process is not None and processes.start_time(pid) == facts["start_time"]:
+            if process is not None and processes.identity(pid) == facts["identity"]:
                 processes.end(process, signal.Signals(facts["ending"]))
                 done = f"ended process {pid}"
     note.unlink(missing_ok=True)
@@ -268,9 +276,9 @@ def _end_cgroup(note: Path) -> str:
 
 def _end_queue(note: Path) -> str:
     """Puts a noted drive's queue settings back, if it still is the one; returns what was done."""
-    facts = _read(note)
+    facts = _noted_facts(note, _QUEUE)
     done = ""
-    if isinstance(facts, dict) and facts["sequence"] == block_queue.sequence(facts["drive"]) != "":
+    if facts and facts["sequence"] == block_queue.sequence(facts["drive"]) != "":
         settings = facts["settings"]
         if block_queue.noted(facts["drive"]) != settings:
             block_queue.put_back(facts["drive"], settings, facts["changing"])
@@ -292,8 +300,8 @@ def _end_mount(note: Path) -> str:
 
 def _end_partitions(note: Path) -> str:
     """Removes the kernel's partitions of a noted drive, if it is ours; returns what was done."""
-    number = _read(note)
-    done = kernel_partitions.remove_ours(number) if isinstance(number, str) else ""
+    number = _noted_text(note)
+    done = kernel_partitions.remove_ours(number) if number is not None else ""
     note.unlink(missing_ok=True)
     return done
 
@@ -327,16 +335,44 @@ def _token(note: Path) -> str:
 
 
 def _noted_path(note: Path) -> Path | None:
-    path = _read(note)
-    return Path(path) if isinstance(path, str) else None
+    path = _noted_text(note)
+    return Path(path) if path is not None else None
+
+
+def _noted_text(note: Path) -> str | None:
+    """A note of one text; None as of `_read`. Raises TargetError for what is no such note."""
+    text = _read(note)
+    if text is not None and (not isinstance(text, str) or "\0" in text):
+        raise _wrong(note)
+    return text
+
+
+def _noted_facts(note: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None:
+    """A note of facts, of these kinds; None as of `_read`. Raises TargetError for anything else."""
+    facts = _read(note)
+    if facts is None:
+        return None
+    if not isinstance(facts, dict) or {k: type(v) for k, v in facts.items()} != dict(kinds):
+        raise _wrong(note)
+    return facts
 
 
 def _read(note: Path) -> Any:
-    """What was noted; None if we were killed while noting it, which comes before all else."""
+    """What was noted; None if we were killed while noting it, which comes before all else.
+
+    Raises TargetError for what cannot be read.
+    """
     try:
         return json.loads(note.read_text())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
+    except (OSError, RecursionError) as error:
+        raise _wrong(note) from error
+
+
+def _wrong(note: Path) -> TargetError:
+    """It is left alone, with all that it may stand for."""
+    return TargetError(f"{note} is no note of ours: see what it names, then remove it")
 
 
 _KINDS: Final[dict[str, Callable[[Path], str]]] = {

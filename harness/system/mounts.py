@@ -45,6 +45,16 @@ def of_device(device: Path) -> list[Mount]:
     return [mount for mount in table() if mount.number == number][::-1]
 
 
+def users_elsewhere(device: Path) -> list[int]:
+    """Processes in whose mount namespaces a block device is mounted, if it is not in ours."""
+    try:
+        number = (Path("/sys/block") / device.name / "dev").read_text().strip()
+    except FileNotFoundError:
+        return []
+    own = os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - it is not a path
+    return [pid for pid, line in processes.mount_tables(but=own) if line.split()[2] == number]
+
+
 def is_point(path: Path) -> bool:
     """Whether something is mounted at exactly this path."""
     return any(mount.point == path for mount in table())

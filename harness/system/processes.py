@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Final
 from harness.errors import TargetError
 
 _LIMIT_S: Final = 20.0
+_EXITING: Final = 0x4
+"""PF_EXITING, of the kernel's include/linux/sched.h."""
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
@@ -55,23 +59,98 @@ def users(file: Path) -> list[int]:
     return sorted({link.pid for link in open_files() if link.target == str(file)})
 
 
+def mount_tables(*, but: str) -> Iterator[tuple[int, str]]:
+    """A process of every mount namespace that we may look into, with each line of its table.
+
+    `but`: not of this namespace ('mnt:[...]').
+    """
+    seen = {but}
+    for pid in _numbers():
+        with contextlib.suppress(OSError):
+            namespace = os.readlink(f"/proc/{pid}/ns/mnt")  # noqa: PTH115 - it is not a path
+            if namespace not in seen:
+                seen.add(namespace)
+                lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+                yield from ((pid, line) for line in lines)
+
+
 def start_time(pid: int) -> int | None:
     """When a process started, in ticks since boot; with its number it is unique. None: it ended."""
+    facts = _facts(pid)
+    return None if not facts or facts[0] in "ZX" else int(facts[19])
+
+
+def _facts(which: int | str) -> list[str]:
+    """What the kernel says of a process or thread, from its state on (proc(5), stat).
+
+    Empty: it ended.
+    """
     try:
-        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{which}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def identity(pid: int) -> str:
+    """What no other process has, of this machine or another, in this boot or another.
+
+    Its number and what that is a number in (boot, namespace of process numbers), and its start
+    time. A killed one whose first thread has ended keeps it until all have. Empty: it ended.
+    """
+    started = began(pid)
+    return "" if started is None else f"{pid} {started} {world()}"
+
+
+def began(pid: int) -> int | None:
+    """As `start_time`; a killed process whose first thread has ended has it until all have."""
+    facts = _facts(pid)
+    return int(facts[19]) if facts else None
+
+
+def now() -> int:
+    """The present time as start times are counted: ticks since boot."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 1_000_000_000
+
+
+def world(pid: int | None = None) -> str:
+    """What a process's number is a number in: the boot and its namespace; of ourselves, or of one.
+
+    Empty if it may not be known.
+    """
+    try:
+        namespace = os.readlink(f"/proc/{pid or 'self'}/ns/pid")  # noqa: PTH115 - it is no path
+    except OSError:
+        return ""
+    return f"{_BOOT.read_text().strip()} {namespace}"
+
+
+def owner(pid: int) -> int | None:
+    """The account that a process acts as. None: it ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return None
-    return None if facts[0] in "ZX" else int(facts[19])
+    return next((int(line.split()[2]) for line in lines if line.startswith("Uid:")), None)
 
 
-def is_killed(pid: int) -> bool:
-    """Whether a process has been sent SIGKILL, which it has not been able to follow yet."""
+def is_ending(pid: int) -> bool:
+    """Whether a process has been sent SIGKILL, or ends already, and only is not gone yet.
+
+    The signal is pending until the process follows it; then its flags say that it ends, while its
+    memory is freed and its files are closed.
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return True
     pending = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
-    return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
+    return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending) or _exits(pid)
+
+
+def _exits(pid: int) -> bool:
+    """Whether every thread of a process is on its way out (proc(5), stat: flags)."""
+    threads = (_facts(f"{pid}/task/{thread}") for thread in _listed(f"/proc/{pid}/task"))
+    return all(not facts or int(facts[6]) & _EXITING for facts in threads)
 
 
 @dataclass(frozen=True)
@@ -103,11 +182,16 @@ def end(process: Process, first: signal.Signals, limit_s: float = _LIMIT_S) -> N
     """
     for last_word in (first, signal.SIGKILL):
         for number in (last_word, signal.SIGCONT):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(process.fd, number)
+            send(process, number)
         if select.select([process.fd], [], [], limit_s)[0]:
             return
     raise TargetError(f"process {process.pid} does not end, even when killed: see /proc")
+
+
+def send(process: Process, number: signal.Signals) -> None:
+    """Sends a signal, unless it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process.fd, number)
 
 
 def _numbers() -> list[int]:

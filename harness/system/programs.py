@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Final
 
 from harness.errors import DeviceError, MissingTool
@@ -36,6 +38,13 @@ def find_program(name: str) -> str:
         package = _PACKAGES.get(name, name)
         raise MissingTool(f"{name} is not installed: apt-get install {package}")
     return path
+
+
+def chosen_folders() -> list[Path]:
+    """Those that PATH names beside the system's: what lies there, somebody has chosen."""
+    system = {Path(name).resolve() for name in _PATH.split(os.pathsep)}
+    named = [Path(name) for name in os.environ.get("PATH", "").split(os.pathsep) if name]
+    return [folder for folder in named if folder.resolve() not in system]
 
 
 def ask(name: str, *arguments: str, limit_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:

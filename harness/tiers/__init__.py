@@ -46,6 +46,11 @@ def check(name: str) -> str:
     return name
 
 
+def module(name: str) -> str:
+    """The tier's module, by its full name. Raises UnknownName."""
+    return _TABLE[check(name)]
+
+
 def find(name: str) -> OpenBench:
     """What opens a bench of that tier. Raises UnknownName."""
-    return cast("OpenBench", import_module(_TABLE[check(name)]).open_bench)
+    return cast("OpenBench", import_module(module(name)).open_bench)

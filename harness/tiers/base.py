@@ -152,7 +152,7 @@ class DeviceUnderTest(Protocol):
         ...
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
-        """Puts records (dtype tpch.CONTENT) on the device, before the clock starts."""
+        """Puts records (dtype records.CONTENT) on the device, before the clock starts."""
         ...
 
     def begin(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from harness import _core
 from harness.devices.live.front import FRONTS
+from harness.system.programs import chosen_folders
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,17 @@ def _program(name: str) -> Callable[[], bool]:
     return lambda: shutil.which(name, path=f"{Path(sys.executable).parent}:{_PATH}") is not None
 
 
+def _chosen(name: str) -> bool:
+    return any((folder / name).exists() for folder in chosen_folders())
+
+
 def _postgres() -> bool:
-    return any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or _program("initdb")()
+    installed = any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or _program("initdb")()
+    return installed or _chosen("initdb")
 
 
 def _mysql() -> bool:
-    return _program("mariadbd")() or _program("mysqld")()
+    return any(_program(name)() or _chosen(name) for name in ("mariadbd", "mysqld"))
 
 
 def _mysql_installer() -> bool:
@@ -76,6 +82,17 @@ NEEDS: Final = (
     Need("bench", "initdb", "the engine beside PostgreSQL", _postgres, "postgresql"),
 )
 """In the order in which they are shown."""
+
+_SERVERS: Final = {
+    "postgres": {"initdb"},
+    "mysql": {"mariadbd", "my_print_defaults"},
+}
+
+
+def needs_of(tier: str, servers: Sequence[str]) -> list[Need]:
+    """What a tier needs for a study that starts these servers (postgres, mysql)."""
+    others = set().union(*(names for kind, names in _SERVERS.items() if kind not in servers))
+    return [need for need in NEEDS if need.tier == tier and need.name not in others]
 
 
 def table() -> pd.DataFrame:

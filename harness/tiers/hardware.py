@@ -39,7 +39,7 @@ from harness.tiers.options import Asked, BenchParameters, HardwareOptions
 from harness.units import format_bytes
 from harness.workloads import ageing as ageing_job
 from harness.workloads.ageing import Ageing
-from harness.workloads.tpch import RECORD_BYTES, expand
+from harness.workloads.records import RECORD_BYTES, expand
 
 DEVICE = "file"
 assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the target's marker"
@@ -48,6 +48,9 @@ NO_JOURNAL: Final = (
     "hardware/msdj/ has what does so for ext4's journal: a patch of JBD2, or a second namespace "
     "with an FDP placement handle of its own, claimed and named with --journal"
 )
+FILE_SAYS: Final = "a file or loop device counts nothing of what its drive does"
+"""In the place of a write amplification, and of what a firmware has noted of TRIM."""
+
 _CHUNK_RECORDS = 1 << 16
 _WATCH_S = 1.0
 WEAR_BY: Final[Mapping[str, reading.Transport]] = {
@@ -64,7 +67,7 @@ def write_records(
     offset_bytes: int,
     contents: NDArray[np.void],
 ) -> None:
-    """Writes records (dtype tpch.CONTENT) in the form in which the engine reads them."""
+    """Writes records (dtype records.CONTENT) in the form in which the engine reads them."""
     for at in range(0, len(contents), _CHUNK_RECORDS):
         data = expand(contents[at : at + _CHUNK_RECORDS], storage.block_bytes)
         storage.write(offset_bytes + at * RECORD_BYTES, data)
@@ -161,7 +164,23 @@ class FileDevice(RealDevice):
     def __init__(self, target: scratch.Scratch) -> None:
         super().__init__(target.path)
         self._target = target
-        self.size_bytes = target.size_bytes
+        self._opened = ExitStack()
+        self._block: Path | None = None
+        self.size_bytes = target.size_bytes - DATA_OFFSET_BYTES
+
+    @property
+    def path(self) -> Path:
+        """A block device over what lies behind the header, for who writes and trims it himself."""
+        if self._block is None:
+            self._emptied()
+            self._block = self._opened.enter_context(scratch.block_device(self._target))
+        return self._block
+
+    def close(self) -> None:
+        """Gives up what is open."""
+        super().close()
+        self._opened.close()
+        self._block = None
 
     @contextmanager
     def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
@@ -290,6 +309,7 @@ def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> H
         project,
         options.queue,
         options.journals,
+        cached=options.cached,
     )
 
 
@@ -297,7 +317,8 @@ class HardwareBench:
     """Claimed drives by the experiment's names for its devices, or one file or loop device.
 
     `drives`: the experiment's name -> the name under which the drive is claimed. `journals`: the
-    same for namespaces that take journals with a stream of their own. `queue`: settings of the
+    same for namespaces that take journals with a stream of their own. `cached`: a file also where
+    there is no O_DIRECT. `queue`: settings of the
     drives' queues in the kernel, put back afterwards. Drives are taken when the first point runs
     and held to the last; a file is made and deleted then. Raises TargetError, UnknownName,
     DeviceError for what may not be used; writes nothing yet.
@@ -316,8 +337,11 @@ class HardwareBench:
         project: Project | None = None,
         queue: Mapping[str, str] | None = None,
         journals: Mapping[str, str] | None = None,
+        *,
+        cached: bool = False,
     ) -> None:
         self.cancel = Cancel()
+        self._cached = cached
         self._target = target
         self._names = dict(drives or {})
         self._budget_bytes = budget_bytes
@@ -332,7 +356,7 @@ class HardwareBench:
         if (target is None) == (not self._names):
             raise TargetError("tier hardware: give claimed drives or a file, and not both")
         if target is not None:
-            scratch.check(target, 0)
+            scratch.check(target, 0, cached=cached)
         names = (*self._names.values(), *self._journals.values())
         found = {name: guard.check(name, project=project) for name in names}
         for drive in found.values():
@@ -364,7 +388,7 @@ class HardwareBench:
         """There must be room for what the points need. Raises TargetError, DiskFull."""
         if self._target is not None:
             self._size_bytes = max(needed_bytes.values(), default=0)
-            scratch.check(self._target, self._size_bytes)
+            scratch.check(self._target, self._size_bytes, cached=self._cached)
             return
         for device, needed in needed_bytes.items():
             drive = self.drive(device)
@@ -414,6 +438,7 @@ class HardwareBench:
         if self._target is not None:
             self.identity(request.device)
             yield self._file_of(max(request.needed_bytes, request.size_bytes))
+            self._remarks = {"waf_says": FILE_SAYS}
             return
         opened = self._drive_of(request.device)
         opened.empty(request.size_bytes, journal_apart=is_journal_apart(request.overrides))
@@ -436,7 +461,9 @@ class HardwareBench:
             self._close()
             self._size_bytes = max(self._size_bytes, needed_bytes)
             assert self._target is not None
-            target = self._stack.enter_context(scratch.use(self._target, self._size_bytes))
+            target = self._stack.enter_context(
+                scratch.use(self._target, self._size_bytes, cached=self._cached)
+            )
             self._file = FileDevice(target)
         return self._file
 

@@ -38,7 +38,8 @@ class Asked(BaseModel):
     tier: `drives` are claimed drives, by the experiment's names for its devices,
     `write_budget_bytes` what each of them may be written (0: guard.BUDGET_DRIVE_WRITES times its
     size), `queue` settings of their queues in sysfs, `journals` claimed namespaces for journals
-    with a stream of their own; or `target`, a file or loop device.
+    with a stream of their own; or `target`, a file or loop device, with `cached` also on a file
+    system that has no O_DIRECT.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -46,6 +47,7 @@ class Asked(BaseModel):
     overrides: dict[str, str] = {}
     host: str = ""
     target: Path | None = None
+    cached: bool = False
     drives: dict[str, str] = {}
     write_budget_bytes: int = 0
     queue: dict[str, str] = {}
@@ -95,6 +97,7 @@ class HardwareOptions:
     write_budget_bytes: int
     queue: Mapping[str, str]
     journals: Mapping[str, str]
+    cached: bool = False
 
     def __post_init__(self) -> None:
         if (self.target is None) == (not self.drives):
@@ -110,7 +113,12 @@ class HardwareOptions:
     def of(cls, asked: Asked) -> Self:
         """Raises BadParameter for what only a model has, too."""
         made = cls(
-            asked.target, asked.drives, asked.write_budget_bytes, asked.queue, asked.journals
+            asked.target,
+            asked.drives,
+            asked.write_budget_bytes,
+            asked.queue,
+            asked.journals,
+            asked.cached,
         )
         if asked.devices or asked.overrides:
             raise BadParameter(

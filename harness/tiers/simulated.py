@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ from harness.tiers.modelled import ModelledBench, start_angle_ns
 from harness.tiers.options import Asked, BenchParameters, SimulatedOptions
 from harness.units import format_bytes
 from harness.workloads.ageing import Ageing
-from harness.workloads.tpch import CONTENT, RECORD_BYTES
+from harness.workloads.records import CONTENT, RECORD_BYTES
 
 
 class SimulatedDevice:
@@ -120,6 +121,10 @@ class SimulatedDevice:
             "device_requests": self.storage.device_requests,
             "device_utilisation_ratio": self.storage.device_busy_ns / now_ns,
         }
+
+
+TRACE_ROWS: Final = 20_000
+"""Of a point's requests on a modelled drive, at most: every n-th is kept as its raw trace."""
 
 
 @dataclass(frozen=True)

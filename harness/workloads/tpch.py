@@ -1,8 +1,7 @@
 """TPC-H orders and lineitem as fixed-width records, from a real generator.
 
-The rows come from tpchgen-cli, a port of the TPC's dbgen whose output is dbgen's. A record is 128
-bytes (`harness/core/join/record.hpp`): 32 bytes of real columns and the paper's padding, which is
-zeros and which is not stored here.
+The rows come from tpchgen-cli, a port of the TPC's dbgen whose output is dbgen's. Of a record
+(`harness/workloads/records.py`) its padding is not stored here.
 """
 
 from __future__ import annotations
@@ -26,21 +25,8 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.errors import DataCorrupted, DataFolderError, DiskFull, MissingTool, UnknownName
-from harness.system.files import write_atomically
-
-RECORD_BYTES: Final = 128
-"""Width of a record on the device."""
-
-CONTENT: Final = np.dtype(
-    [
-        ("key", "<i8"),
-        ("row", "<u8"),
-        ("first", "<u4"),
-        ("second", "<u4"),
-        ("signature", "<u8"),
-    ]
-)
-"""The part of a record that is not padding: 32 bytes."""
+from harness.system.files import alone, write_atomically
+from harness.workloads.records import CONTENT
 
 SCALES: Final = {"smoke": 0.01, "small": 0.1, "paper": 1.0}
 """TPC-H scale factor of each scale name. `paper` is the paper's."""
@@ -81,11 +67,9 @@ def join_inputs(raw: Path, scale: str) -> JoinInputs:
     """
     folder = raw / "tpch" / scale
     factor = scale_factor(scale)
-    manifest = _manifest(folder)
-    if manifest.get("format") != _FORMAT:
+    if _manifest(folder).get("format") != _FORMAT:
         _make(folder, factor)
-        manifest = _manifest(folder)
-    digests: dict[str, str] = manifest["sha256"]
+    digests: dict[str, str] = _manifest(folder)["sha256"]
     arrays = {table: _load(folder, table, digests[table]) for table in _COLUMNS}
     whole = hashlib.sha256("".join(digests[t] for t in sorted(digests)).encode()).hexdigest()
     return JoinInputs(scale, arrays["orders"], arrays["lineitem"], whole)
@@ -136,15 +120,6 @@ def join_by_duckdb(build: NDArray[np.void], probe: NDArray[np.void]) -> tuple[in
     return int(found[0]), int(found[1] or 0)
 
 
-def expand(contents: NDArray[np.void], block_bytes: int) -> NDArray[np.uint8]:
-    """Records as they lie on a device: uint8, padded to whole records and then to whole blocks."""
-    size = len(contents) * RECORD_BYTES
-    out = np.zeros(-(-size // block_bytes) * block_bytes, dtype=np.uint8)
-    records = out[:size].reshape(-1, RECORD_BYTES)
-    records[:, : CONTENT.itemsize] = contents.view(np.uint8).reshape(-1, CONTENT.itemsize)
-    return out
-
-
 def record_bounds(scale: str) -> tuple[int, int]:
     """Orders and, at most, lineitems of a scale, without making them.
 
@@ -173,7 +148,12 @@ def _load(folder: Path, table: str, digest: str) -> NDArray[np.void]:
 def _make(folder: Path, factor: float) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made:
+        with (
+            alone(folder.parent),
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made,
+        ):
+            if _manifest(folder).get("format") == _FORMAT:  # somebody else was quicker
+                return
             generate(Path(made), factor)
             digests = {table: _convert(Path(made), table) for table in _COLUMNS}
             manifest = {"format": _FORMAT, "scale_factor": factor, "sha256": digests}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import REPOSITORY, loop_device, mounted, need
+from conftest import REPOSITORY, describe, loop_device, mounted, need
 
 from harness.paths import Project
 
@@ -75,6 +75,27 @@ RUN = ("run", "grace_hash_join")
         ((*RUN, "--set", "write_buffer=4"), "'4 KiB'"),
         ((*RUN, "--set", "read_buffers=[1 MB/s]"), "unknown unit"),
         ((*RUN, "--set", "algorithms=[bubble]"), "known: grace, hybrid"),
+        ((*RUN, "--set", "users=2024-99-99"), "cannot be read"),
+        ((*RUN, "--set", "users=" + "[" * 5000), "cannot be read"),
+        ((*RUN, "--override", "outer_rate=2024-99-99"), "cannot be read"),
+        (
+            ("run", "msdj_tpcc", "--set", "scale=[red]"),
+            "parameter scale: a value of the wrong kind",
+        ),
+        (("run", "sort_merge_join", "--set", "scale={a: 1}"), "a value of the wrong kind"),
+        ((*RUN, "--device", f"hdd={'x' * 5000}"), "File name too long"),
+        (("agreement", "grace_hash_join"), "no results here; get it by dvc pull"),
+        (("machine", "/"), "something else than a file"),
+        (("machine", "data"), "something else than a file"),
+        (("machine", "/nonesuch/x"), "No such file or directory"),
+        (("machine", "/proc/x"), "cannot write to /proc/x"),
+        (("machine", "/dev/stdout"), "something else than a file"),
+        (("machine", "x" * 5000), "File name too long"),
+        (("notebook", "x" * 5000), "File name too long"),
+        (("data-sheet", "\x1b[31m"), "unknown profile '\\x1b[31m'"),
+        (("fit", "x" * 5000), "File name too long"),
+        (("probe", "check", "data"), "is not a file"),
+        (("probe", "analyse", "data"), "is not a file"),
         ((*RUN, "--scale", "huge"), "known: paper, small, smoke"),
         ((*RUN, "--override", "speed=1 MB/s"), "unknown profile parameter 'speed'"),
         ((*RUN, "--override", "outer_rate=fast"), "outer_rate"),
@@ -136,7 +157,10 @@ def test_outside_of_a_checkout(tmp_path: Path) -> None:
 def test_a_run_publishes_and_a_second_one_runs_nothing(
     harness_here: Command, checkout: Project
 ) -> None:
-    first = harness_here(*RUN, *SMALL)
+    settings = dict(text.split("=", 1) for text in SMALL[3::2])
+    little = {name: yaml.safe_load(value) for name, value in settings.items()}
+    describe(checkout, "grace_hash_join", "simulated", scale="smoke", **little)
+    first = harness_here(*RUN)
     assert first.returncode == 0, first.stderr
     journal = checkout.journal / "grace_hash_join" / "simulated" / "journal.jsonl"
     recorded = journal.read_bytes()
@@ -148,7 +172,7 @@ def test_a_run_publishes_and_a_second_one_runs_nothing(
     }
     assert any(p.suffix == ".svg" for p in published)
     assert any(p.suffix == ".csv" for p in published)
-    second = harness_here(*RUN, *SMALL)
+    second = harness_here(*RUN)
     assert second.returncode == 0
     assert journal.read_bytes() == recorded
     assert all(path.read_bytes() == data for path, data in published.items())
@@ -181,6 +205,41 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_continues(
     assert again.returncode == 0, again.stderr
     assert journal.read_text().splitlines()[: len(lines)] == lines
     assert len(journal.read_text().splitlines()) == 24
+
+
+def test_the_same_experiment_twice_at_once_computes_every_point_once(checkout: Project) -> None:
+    """The second one waits, says for whom, and finds points done, even if the first is killed."""
+    more = [*SMALL, "--set", "repetitions=4"]
+    journal = checkout.journal / "grace_hash_join" / "simulated" / "journal.jsonl"
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("harness")), *RUN, *more],
+            cwd=checkout.root,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    first = start()
+    deadline = time.monotonic() + 120
+    while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 1):
+        assert first.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)  # it shall not be done before the others have begun
+    others = [start(), start()]
+    for process in others:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert f"is being run by process {first.pid}: waiting for it" in said
+    first.kill()
+    first.communicate(timeout=60)
+    for process in others:
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == 0, stderr
+    keys = [json.loads(line.split(" ", 1)[1])["key"] for line in journal.read_text().splitlines()]
+    assert len(keys) == len(set(keys)) == 24
 
 
 def test_sigterm_removes_the_target(checkout: Project, tmp_path: Path) -> None:

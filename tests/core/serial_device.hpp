@@ -81,7 +81,7 @@ class SerialDevice final : public DeviceModel {
 
 // Two cores; nothing above the device costs CPU time.
 inline host::HostParameters plain_host(std::int64_t cores = 2) {
-  return {cores, Nanos{0}, Nanos{0}, 512_KiB, "none", 1, 0.0};
+  return {cores, Nanos{0}, Nanos{0}, 512_KiB, {"none"}, 1, 0.0};
 }
 
 inline std::unique_ptr<host::Machine> machine_over(

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, need
+from conftest import REPOSITORY, WERROR, need
 
 BUILD = REPOSITORY / "build" / "core-tests"
 
@@ -20,7 +20,11 @@ def built(folder: Path, *options: str) -> Path:
     configure = [cmake, "-S", str(REPOSITORY / "harness" / "core"), "-B", str(folder)]
     # Compiled more often than run: lines for the sanitizers' reports, little else.
     configure += ["-DCMAKE_BUILD_TYPE=", "-DCMAKE_CXX_FLAGS=-O1 -g1", "-DFLASHLAB_TESTS=ON"]
-    configure += ["-DFLASHLAB_SANITIZE=ON", *options]
+    configure += [
+        "-DFLASHLAB_SANITIZE=ON",
+        f"-DFLASHLAB_WERROR={'ON' if WERROR else 'OFF'}",
+        *options,
+    ]
     if not (folder / "CMakeCache.txt").is_file() and shutil.which("ninja"):
         configure += ["-G", "Ninja"]
     run(configure)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPOSITORY, need
+from conftest import REPOSITORY, WERROR, need
 
 PROGRAMS = REPOSITORY / "tests/core/trim"
 MODULE = REPOSITORY / "harness/core/flash/trim/delayed_trim.c"
@@ -40,6 +40,7 @@ LESS_TINY = [
 def make(folder: Path, program: str, *variables: str) -> Path:
     """One program, built."""
     command = [need("make"), "-s", "-C", str(PROGRAMS), f"OUT={folder}", f"{folder}/{program}"]
+    command.append(f"WERROR={' '.join(WERROR)}")
     done = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / program

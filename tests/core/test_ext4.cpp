@@ -178,7 +178,7 @@ TEST(Ext4Extents, MoreThanFourHaveABlockOfTheirOwn) {
   world.run([&] {
     const FileId file = world.create();
     const FileId other = world.create();
-    for (int round = 0; world.files.runs(file).size() < 4; ++round) {
+    while (world.files.runs(file).size() < 4) {
       for (const FileId f : {file, other}) world.grow(f, 16);
     }
     EXPECT_EQ(world.files.groups().free_in(7), kPerGroup);
@@ -622,6 +622,46 @@ TEST(Ext4Preallocation, AFileThatGrowsBeyondGoesOn) {
   });
 }
 
+TEST(Ext4Preallocation, AgainIsAsMuchAgain) {
+  Parameters p = with("none");
+  p.preallocation = 1_MiB;
+  p.preallocate_again = true;
+  World world(p);
+  world.run([&] {
+    const FileId file = world.create();
+    const std::int64_t free = world.free();
+    world.grow(file, 128);
+    EXPECT_EQ(world.free(), free);
+    world.grow(file, 1);
+    EXPECT_EQ(world.free(), free - 256);
+    world.grow(file, 300);
+    EXPECT_EQ(sum(world.files.runs(file)), 4 * 256);
+  });
+}
+
+TEST(Ext4Preallocation, WhatIsGivenBackIsFreeWithTheNextCommitAndDiscarded) {
+  Parameters p = with("synchronous");
+  p.preallocation = 16_MiB;
+  World world(p);
+  world.run([&] {
+    const std::int64_t all = world.free();
+    const FileId file = world.create();
+    world.grow(file, 100);
+    world.files.give_back(file, 100);
+    EXPECT_EQ(world.free(), all - 4096);
+    world.files.sync(0);
+    EXPECT_EQ(world.free(), all - 200);
+    EXPECT_EQ(sum(world.files.runs(file)), 200);
+    EXPECT_EQ(world.files.counters().given_back_blocks, 4096U - 200U);
+    EXPECT_EQ(world.files.counters().discarded_blocks, 4096U - 200U);
+    world.files.give_back(file, 100);  // nothing is left
+    EXPECT_EQ(world.files.counters().given_back_blocks, 4096U - 200U);
+    world.files.remove(file);
+    world.files.sync(0);
+    EXPECT_EQ(world.free(), all);
+  });
+}
+
 // --- space and parameters
 
 TEST(Ext4Full, IsAnError) {
@@ -660,6 +700,27 @@ TEST(Ext4Layout, OtherFilesLieInFront) {
   EXPECT_EQ(world.free(), empty.free() - 200_MiB / kBlock);
   EXPECT_EQ(world.files.groups().free_in(0), 0);
   EXPECT_EQ(world.files.groups().free_in(7), kPerGroup);
+}
+
+TEST(Ext4Layout, OtherFilesLieEverywhereInPieces) {
+  Parameters p = with("none");
+  p.occupied = 400_MiB;
+  p.occupied_piece = 4_MiB;
+  World world(p);
+  World empty(with("none"));
+  EXPECT_EQ(world.free(), empty.free() - 400_MiB / kBlock);
+  const Groups& groups = world.files.groups();
+  const Groups& all = empty.files.groups();
+  std::int64_t least = kPerGroup;
+  std::int64_t most = 0;
+  for (GroupNumber group = 0; group < groups.count(); ++group) {
+    const std::int64_t taken = all.free_in(group) - groups.free_in(group);
+    if (all.free_in(group) < kPerGroup - 100) continue;  // metadata, the journal
+    least = std::min(least, taken);
+    most = std::max(most, taken);
+  }
+  EXPECT_GT(least, 0);
+  EXPECT_LE(most - least, 2 * 1024);
 }
 
 TEST(Ext4Contract, ParametersThatMakeNoSenseAreRefused) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <memory>
@@ -296,6 +297,26 @@ TEST(Ftl, PacedCollectionNeverCopiesABlockAtOnce) {
   EXPECT_LT(most, ftl.geometry().slots_per_block() / 4);
 }
 
+// --- a policy that looks at stretches of blocks against one that looks at each
+
+TEST(Victim, GreedyTakesTheFirstOfThoseWithTheFewestValidSlots) {
+  constexpr std::int32_t kWithheld = 1 << 30;
+  const auto greedy = make_victim_policy({.policy = "greedy"});
+  Prng random(1);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::int32_t> valid(1 + random.below(700));
+    for (std::int32_t& count : valid) {
+      count =
+          static_cast<std::int32_t>(random.below(6 + i)) + (random.below(3) == 0 ? kWithheld : 0);
+    }
+    valid[random.below(valid.size())] &= ~kWithheld;
+    const std::vector<std::uint64_t> closed_at(valid.size());
+    const VictimView view{valid, kWithheld, closed_at, 0, 256, random};
+    const auto least = std::min_element(valid.begin(), valid.end());
+    ASSERT_EQ(greedy->choose(view), static_cast<std::size_t>(least - valid.begin()));
+  }
+}
+
 // --- a transfer lane against an obvious list of intervals
 
 class ObviousLane {
@@ -328,6 +349,31 @@ TEST(Lane, UsesTheFirstGapThatIsLongEnough) {
       ASSERT_EQ(lane.take(ready, length), obvious.take(ready, length)) << seed << ", step " << i;
     }
   }
+}
+
+TEST(Lane, TakesARowAsOneTransferAfterTheOther) {
+  int rows = 0;
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(40 * repeats()); ++seed) {
+    Prng random(seed);
+    Lane lane;
+    ObviousLane obvious;
+    Nanos now;
+    for (int i = 0; i < 600; ++i) {
+      now += Nanos{static_cast<std::int64_t>(random.below(40))};
+      lane.forget_before(now);
+      const Nanos ready = now + Nanos{static_cast<std::int64_t>(random.below(200))};
+      const Nanos length{1 + static_cast<std::int64_t>(random.below(15))};
+      const auto transfers = 1 + static_cast<std::int64_t>(random.below(5));
+      if (const std::optional<Nanos> end = lane.take_row(ready, length, transfers)) {
+        for (std::int64_t k = 1; k < transfers; ++k) obvious.take(ready, length);
+        ASSERT_EQ(*end, obvious.take(ready, length) + length) << seed << ", step " << i;
+        ++rows;
+      } else {
+        ASSERT_EQ(lane.take(ready, length), obvious.take(ready, length)) << seed << ", step " << i;
+      }
+    }
+  }
+  EXPECT_GT(rows, 1000);
 }
 
 TEST(Lane, IsFreeAfterAReset) {

@@ -92,6 +92,25 @@ TEST(HashJoin, EveryBlockIsWrittenAndReadOnce) {
   EXPECT_EQ(result.device_requests, ran.device().served.size());
 }
 
+TEST(HashJoin, WhatFilesDoNotUseIsGivenBackOnceOnRequest) {
+  for (const bool give_back : {false, true}) {
+    HashJoinSpec spec = spec_of(2);
+    spec.give_back = give_back;
+    spec.settle = true;
+    auto files = files_with("synchronous");
+    files.preallocation = 4_MiB;
+    const auto machine = machine_over(SerialSpeed{}, kDevice);
+    const HashJoinResult result =
+        run_hash_joins(*machine, memory_of(1_MiB), files, spec, [] {}, Cancel());
+    const auto& counted = result.runs.back().files;
+    const auto given = static_cast<std::int64_t>(2 * kFiles * (4_MiB / 4_KiB));
+    EXPECT_EQ(static_cast<std::int64_t>(counted.discarded_blocks), given);
+    const auto used = static_cast<double>(2 * result.temp_blocks * (kBlock / 4_KiB));
+    EXPECT_NEAR(static_cast<double>(counted.given_back_blocks),
+                give_back ? static_cast<double>(given) - used : 0.0, 0.02 * used);
+  }
+}
+
 TEST(HashJoin, WithMemoryForAllNothingIsWritten) {
   const Ran ran = run(spec_of(2), "synchronous", 1024_MiB);
   EXPECT_EQ(ran.result.cache.device_write_blocks, 0U);
@@ -193,6 +212,7 @@ TEST(HashJoin, FreeSpaceIsTrimmedAfterEachRepetitionOnRequest) {
 TEST(HashJoin, OnlyOneRepetitionIsTraced) {
   HashJoinSpec spec = spec_of(3);
   spec.traced = 1;
+  spec.trace_rows = 1 << 20;
   const Ran all = run(spec);
   const JoinRun& traced = all.result.runs[1];
   std::vector<SerialDevice::Served> during;
@@ -200,14 +220,19 @@ TEST(HashJoin, OnlyOneRepetitionIsTraced) {
     if (s.submitted >= traced.begun && s.submitted < traced.settled) during.push_back(s);
   }
   ASSERT_GE(all.result.trace.size(), during.size());
-  for (const TracedRequest& row : all.result.trace) {
+  for (const host::TracedRequest& row : all.result.trace) {
     EXPECT_GE(row.when, traced.begun);
     EXPECT_LE(row.when, traced.settled);
   }
   EXPECT_EQ(to_bytes(all.result.trace.front().request.lba), during.front().begin);
-  spec.trace_every = 5;
-  const Ran some = run(spec);
-  EXPECT_EQ(some.result.trace.size(), (all.result.trace.size() + 4) / 5);
+  spec.trace_rows = 100;
+  const auto some = run(spec).result.trace;
+  ASSERT_GE(some.size(), 50U);
+  ASSERT_LE(some.size(), 100U);
+  for (const host::TracedRequest& row : some) {
+    const host::TracedRequest& same = all.result.trace[static_cast<std::size_t>(row.number)];
+    EXPECT_EQ(std::tuple(row.when, row.request.lba), std::tuple(same.when, same.request.lba));
+  }
   spec.traced = -1;
   EXPECT_TRUE(run(spec).result.trace.empty());
 }
@@ -307,7 +332,8 @@ TEST(HashJoinSpec, WhatMakesNoJoinIsRefused) {
       {"repetitions", [](auto& s) { s.repetitions = 0; }},
       {"open_files", [](auto& s) { s.open_files = 0; }},
       {"table_rate", [](auto& s) { s.table_rate = BytesPerSecond{0}; }},
-      {"trace_every", [](auto& s) { s.trace_every = 0; }},
+      {"trace_rows", [](auto& s) { s.trace_rows = -2; }},
+      {"trace_rows", [](auto& s) { s.trace_rows = 7; }},
       {"CPU", [](auto& s) { s.cpu.probe = Nanos{-1}; }},
       {"CPU", [](auto& s) { s.cpu.open = Nanos{-1}; }},
   };

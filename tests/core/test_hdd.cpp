@@ -194,6 +194,41 @@ TEST(Hdd, AWriteLargerThanTheCacheGoesToThePlatters) {
   EXPECT_EQ(world.hdd.power_cut(world.now), Extents{});
 }
 
+HddParameters sharing(double write_share) {
+  HddParameters p = lazy();
+  p.cache = 1_MiB;
+  p.read_segments = 2;
+  p.write_share = write_share;
+  return p;
+}
+
+TEST(Hdd, WritesHoldNoMoreThanTheirShareOfTheCache) {
+  for (const double share : {0.0, 0.5}) {
+    World world(sharing(share));
+    // Less than three quarters of the cache, and more than half.
+    world.submit(write(0, 700));
+    world.submit(write(1'500'000, 700));
+    world.run();
+    const bool waited_for_the_arm = world.hdd.counters().media_writes > 0;
+    EXPECT_EQ(waited_for_the_arm, share > 0.0);
+  }
+}
+
+TEST(Hdd, ReadsHaveWhatWritesLeaveOfTheCache) {
+  for (const double share : {0.0, 0.5}) {
+    World world(sharing(share));
+    world.answer(read(0));
+    world.run_for(50_ms);  // long enough to fill a segment: 1,024 sectors, or half of them
+    world.answer(read(700));
+    EXPECT_EQ(world.hdd.counters().buffer_hits, share > 0.0 ? 0U : 1U);
+  }
+}
+
+TEST(Hdd, AShareOfTheWholeCacheIsRefused) {
+  EXPECT_THROW(World{sharing(1.0)}, OperatingError);
+  EXPECT_THROW(World{sharing(-0.1)}, OperatingError);
+}
+
 class HddSchedulers : public testing::TestWithParam<const char*> {};
 
 TEST_P(HddSchedulers, OverlappingDirectWritesKeepTheirOrder) {

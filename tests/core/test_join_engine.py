@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from harness import _core
 from harness.devices.profiles import SsdProfile, load_device
 from harness.errors import BadParameter, DataCorrupted, DiskFull, Interrupted
-from harness.workloads.tpch import RECORD_BYTES, JoinInputs, expand, join_by_duckdb
+from harness.workloads.records import RECORD_BYTES, expand
+from harness.workloads.tpch import JoinInputs, join_by_duckdb
 
 MIB = 1 << 20
 BLOCK = 512

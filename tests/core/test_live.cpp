@@ -357,6 +357,22 @@ TEST_P(Live, APowerCutFailsWhatIsInFlightAndHeld) {
   EXPECT_EQ(world.host.wait(), 0U);  // it is back
 }
 
+// What was said to be durable stays, even if it is being written again when power goes.
+TEST_P(Live, APowerCutKeepsADurableAnswerThatIsWrittenAgain) {
+  if (!GetParam().durable_when_answered) GTEST_SKIP() << "an answer says nothing of durability";
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    World world(GetParam().make, Pace::real, 20);
+    world.host.write(extent(0, kBlock), 1);
+    ASSERT_EQ(world.host.wait(), 0U);
+    world.host.write(extent(0, kBlock), 2);
+    const auto unanswered = world.device.power_cut(seed, After::on).unanswered;
+    ASSERT_EQ(world.host.wait(), unanswered);
+    // A busy machine may have cut after the second answer, which counts then.
+    const Version durable = unanswered == 0 ? 2 : 1;
+    EXPECT_GE(world.host.versions(extent(0, 1)).front(), durable) << seed;
+  }
+}
+
 TEST_P(Live, WithoutPowerEverythingFailsAndNothingChanges) {
   World world(GetParam().make);
   world.host.write(extent(0, kBlock), 1);

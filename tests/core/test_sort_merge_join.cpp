@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -65,7 +67,14 @@ constexpr SerialSpeed kInstant{Nanos{0}, BytesPerSecond{std::int64_t{1} << 60}};
 SortMergeJoinResult run(const SortMergeJoinSpec& spec, Bytes memory, std::uint32_t clients = 1,
                         const SerialSpeed& speed = {}, std::int64_t cores = 4) {
   const auto machine = machine_over(speed, 64 * 1024_MiB, plain_host(cores));
-  return run_sort_merge_joins(*machine, memory_of(memory), spec, clients, Cancel());
+  return run_sort_merge_joins(*machine, memory_of(memory), std::nullopt, spec, clients, Cancel());
+}
+
+host::ext4::Parameters ext4_of() {
+  host::ext4::Parameters files;
+  files.cache_block = kBlock;
+  files.journal = 4_MiB;
+  return files;
 }
 
 std::int64_t tuples_of(const SortMergeJoinSpec& spec) {
@@ -118,8 +127,8 @@ TEST_P(SortMergeJoin, TempBlocksAreTheDataTimesThePasses) {
 
 TEST_P(SortMergeJoin, WithMemoryForAllNothingIsReadFromTheDevice) {
   const auto machine = machine_over();
-  const SortMergeJoinResult result =
-      run_sort_merge_joins(*machine, memory_of(8 * 1024_MiB), spec_of(GetParam()), 2, Cancel());
+  const SortMergeJoinResult result = run_sort_merge_joins(
+      *machine, memory_of(8 * 1024_MiB), std::nullopt, spec_of(GetParam()), 2, Cancel());
   EXPECT_EQ(device_of(*machine).served.size(), 0U);
   EXPECT_EQ(result.cache.device_read_blocks, 0U);
   EXPECT_EQ(result.cache.missed_blocks, 0U);
@@ -209,7 +218,8 @@ TEST_P(SortMergeJoin, TablesTakeMemoryFromTempFiles) {
 TEST_P(SortMergeJoin, ADeviceThatIsTooSmallIsFull) {
   const auto machine = machine_over({}, 16_MiB);
   try {
-    (void)run_sort_merge_joins(*machine, memory_of(16_MiB), spec_of(GetParam()), 2, Cancel());
+    (void)run_sort_merge_joins(*machine, memory_of(16_MiB), std::nullopt, spec_of(GetParam()), 2,
+                               Cancel());
     FAIL();
   } catch (const OperatingError& error) {
     EXPECT_EQ(error.kind(), ErrorKind::disk_full);
@@ -221,7 +231,8 @@ TEST_P(SortMergeJoin, CanBeCancelled) {
   Cancel cancel;
   cancel.raise();
   try {
-    (void)run_sort_merge_joins(*machine, memory_of(16_MiB), spec_of(GetParam()), 2, cancel);
+    (void)run_sort_merge_joins(*machine, memory_of(16_MiB), std::nullopt, spec_of(GetParam()), 2,
+                               cancel);
     FAIL();
   } catch (const OperatingError& error) {
     EXPECT_EQ(error.kind(), ErrorKind::interrupted);
@@ -257,6 +268,44 @@ TEST(SortMergeJoinSpec, WhatMakesNoSortIsRefused) {
     }
   }
   EXPECT_THROW((void)run(spec_of("balanced"), 16_MiB, 0), OperatingError);
+}
+
+// The same blocks are asked for, wherever they lie; ext4 writes its journal and flushes besides.
+TEST_P(SortMergeJoin, OnExt4AsMuchIsReadAndWritten) {
+  const auto on = [&](const std::optional<host::ext4::Parameters>& files) {
+    const auto machine = machine_over({}, 64 * 1024_MiB, plain_host(4));
+    const SortMergeJoinResult result =
+        run_sort_merge_joins(*machine, memory_of(4_MiB), files, spec_of(GetParam()), 2, Cancel());
+    const std::size_t flushes = device_of(*machine).of(Op::flush).size();
+    return std::pair{result.clients[0], flushes};
+  };
+  const auto [plain, no_flushes] = on(std::nullopt);
+  const auto [on_ext4, flushes] = on(ext4_of());
+  EXPECT_EQ(plain.temp_blocks_written, on_ext4.temp_blocks_written);
+  EXPECT_EQ(plain.temp_file_blocks, on_ext4.temp_file_blocks);
+  EXPECT_EQ(no_flushes, 0U);
+  EXPECT_GT(flushes, 0U);
+}
+
+// An inode whose times change has a commit every 5 s, though no block is new.
+TEST_P(SortMergeJoin, WritingAloneIsCommitted) {
+  const auto flushes = [&](bool times) {
+    host::ext4::Parameters files = ext4_of();
+    files.times = times;
+    files.commit = 1_ms;
+    const auto machine = machine_over({}, 64 * 1024_MiB, plain_host(4));
+    run_sort_merge_joins(*machine, memory_of(4_MiB), files, spec_of(GetParam()), 1, Cancel());
+    return device_of(*machine).of(Op::flush).size();
+  };
+  EXPECT_GT(flushes(true), flushes(false));
+}
+
+TEST_P(SortMergeJoin, ReadsOfTheJoinAreCountedAndJump) {
+  const JoinReads little = run(spec_of(GetParam()), 4_MiB, 4).join_reads;
+  EXPECT_GT(little.requests, 0U);
+  EXPECT_GT(little.jumps, little.requests / 2);
+  EXPECT_LE(little.jumps, little.requests);
+  EXPECT_EQ(run(spec_of(GetParam()), 8 * 1024_MiB).join_reads.requests, 0U);  // all cached
 }
 
 }  // namespace

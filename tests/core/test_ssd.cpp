@@ -102,7 +102,7 @@ TEST(Ssd, AQueuedTrimTakesTheFirmwareOnly) {
 
 TEST(Ssd, PaddingUsesUpTheSlcCache) {
   SsdParameters p = parameters();
-  p.slc_cache = 16_KiB * 2;
+  p.slc.cache = 16_KiB * 2;
   World world(p);
   for (int i = 0; i < 4; ++i) {
     world.takes(write(i));
@@ -227,7 +227,7 @@ TEST(SsdSlowDie, ReadsTakeLonger) {
 TEST(SsdSlowDie, ProgramsErasesAndCopiesTakeLonger) {
   SsdParameters p = parameters();
   p.geometry.channels = 1;
-  p.slc_cache = 16_KiB;
+  p.slc.cache = 16_KiB;
   std::array<NandCounters, 2> all;
   for (const std::int64_t factor : {1, 3}) {
     World world(p);
@@ -685,7 +685,7 @@ SsdParameters some_parameters(Prng& random) {
   p.ftl.gc_pace = random.below(2) == 0 ? "whole" : "paced";
   p.ftl.victim.policy = std::array{"greedy", "fifo", "d_choices", "cost_benefit"}[random.below(4)];
   p.power_loss_protection = random.below(4) == 0;
-  p.slc_cache = random.below(3) == 0 ? 256_KiB : Bytes{0};
+  p.slc.cache = random.below(3) == 0 ? 256_KiB : Bytes{0};
   p.background_gc = random.below(2) == 0;
   p.trim.queued = random.below(2) == 0;
   return p;
@@ -723,7 +723,7 @@ TEST(SsdPowerCut, AgreesWithALedger) {
     }
     ++ran;
     const std::int64_t units = p.geometry.capacity / p.geometry.map_unit;
-    const Nanos quickest = p.slc_cache > Bytes{0} ? p.nand.slc_program_page : p.nand.program_page;
+    const Nanos quickest = p.slc.cache > Bytes{0} ? p.nand.slc_program_page : p.nand.program_page;
     Ledger ledger(static_cast<std::size_t>(units), p.power_loss_protection, quickest);
     const std::array gaps{0_ns, 0_ns, 1_us, 20_us, 300_us, 2_ms, 50_ms};
     for (int i = 0; i < 800; ++i) {

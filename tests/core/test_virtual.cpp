@@ -32,7 +32,7 @@ class Fixed final : public DeviceModel {
 
 VirtualStorage make(std::int64_t cores = 2, Nanos submit = 0_us, Nanos complete = 0_us) {
   return VirtualStorage([](Host& host) { return std::make_unique<Fixed>(host); },
-                        {cores, submit, complete, 512_KiB, "none"}, Bytes{512}, Bytes{512},
+                        {cores, submit, complete, 512_KiB, {"none"}}, Bytes{512}, Bytes{512},
                         std::make_shared<ChunkPool>());
 }
 

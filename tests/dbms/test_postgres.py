@@ -68,7 +68,7 @@ def test_it_ends_with_the_harness_even_if_that_is_killed(place: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from harness.dbms import postgres\n"
         "with postgres.run(Path(sys.argv[1]), {}) as server:\n"
-        "    print(server.pid, server.folder, server.socket, flush=True); time.sleep(600)\n"
+        "    print(server.pid, server.folder, server.socket.parent, flush=True); time.sleep(600)\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(place)], stdout=subprocess.PIPE, text=True
@@ -108,6 +108,14 @@ def test_only_supported_versions_are_used_and_of_them_the_newest(tmp_path: Path)
     assert postgres.find_binaries([good, better, new]) == better
     with pytest.raises(HarnessError, match=r"12 to 18 are supported, found was 9 in .*, 19 in "):
         postgres.find_binaries([old, new])
+
+
+def test_a_server_that_path_names_beside_the_system_s_is_used_before_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = fake_server(tmp_path / "chosen", "12.1")
+    monkeypatch.setenv("PATH", f"/usr/bin:{chosen}")
+    assert postgres.find_binaries() == chosen
 
 
 def test_without_a_server_the_command_that_installs_one_is_named(tmp_path: Path) -> None:

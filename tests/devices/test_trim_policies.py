@@ -14,6 +14,9 @@ from harness.errors import BadParameter
 PROFILES = REPOSITORY / "hardware" / "profiles"
 SMALL = {"capacity": "1 GiB", "pages_per_block": "16"}
 
+SLC = {"crucial_mx500_250gb": {"slc": "fixed", "slc_cache": "8 GiB", "background_idle": "100 ms"}}
+"""Their caches as they were then, and when these are emptied."""
+
 
 def device(profile: str = "daisyplus_openssd", **overrides: str) -> Device:
     return Device.from_profile(PROFILES, profile, {**SMALL, **overrides}, seed=3)
@@ -37,7 +40,7 @@ def test_policies_that_put_nothing_off_are_as_they_were(
     profile: str, policy: str, expected: tuple[int, ...]
 ) -> None:
     """To the nanosecond and the slot, as the model was before any policy could put work off."""
-    drive = device(profile, trim=policy)
+    drive = device(profile, trim=policy, **SLC.get(profile, {}))
     drive.precondition(fill_ratio=0.9, overwrites=0.5, seed=1)
     busy = drive.run(mixed(flush_every=500))
     calm = Job(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 from conftest import loop_device, mounted, need
+from leaks import PREFIX
 
-from harness.drives import scratch
+from harness.drives import fingerprint, scratch
 from harness.errors import DiskFull, HarnessError, TargetError
 
 SIZE = 8 << 20
@@ -76,6 +78,30 @@ def test_folders_and_missing_folders(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "no" / "file", Path("/dev/null")):
         with pytest.raises(TargetError), scratch.use(path, SIZE):
             pass
+
+
+@pytest.mark.parametrize("name", ["nvme9n9", "disk/by-id/nonesuch", "loop99999"])
+def test_no_file_is_made_below_dev(name: str) -> None:
+    """A typo of a device's name would make a file in memory there."""
+    path = Path("/dev") / name
+    if not path.parent.is_dir():
+        path = Path("/dev") / path.name
+    with pytest.raises(TargetError, match="no file is made below /dev"), scratch.use(path, SIZE):
+        pass
+    assert not path.exists()
+
+
+def test_a_file_system_without_direct_io_is_used_if_asked_for() -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or fingerprint.storage_of(memory)["file_system"] != "tmpfs":
+        pytest.skip("no file system in memory")
+    with tempfile.TemporaryDirectory(dir=memory, prefix=PREFIX) as folder:
+        path = Path(folder) / "file"
+        with pytest.raises(TargetError, match="without O_DIRECT"), scratch.use(path, SIZE):
+            pass
+        assert not path.exists()
+        with scratch.use(path, SIZE, cached=True) as target:
+            assert target.size_bytes == SIZE
 
 
 def test_more_than_is_free(tmp_path: Path) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
+from conftest import REPOSITORY
 
+from harness import experiments
 from harness.experiments.base import Cell, Point, points_of
 from harness.experiments.delayed_trim import grid as delayed_trim
+from harness.tiers.simulated import SimulatedBench
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +75,38 @@ def test_a_kind_says_which_it_is(name: str, kind: type[delayed_trim.Cell]) -> No
     names = {"device", "policy", *kind.__dataclass_fields__} - {"kind", "variant"}
     values = {**dict.fromkeys(names, 1), "kind": name, "variant": "paper"}
     assert type(delayed_trim.read(values)) is kind
+
+
+class Seen:
+    """A study's parameters, and which of them were read."""
+
+    def __init__(self, parameters: Any) -> None:
+        self._parameters = parameters
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return getattr(self._parameters, name)
+
+
+STUDIES = [name for name in experiments.names() if "simulated" in experiments.find(name).runs]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_a_run_reads_of_the_parameters_is_in_its_points_key(name: str, tmp_path: Path) -> None:
+    """Or `--set` would find the results of other parameters in the journal.
+
+    `variants` is read by every run, and only the one that the point's cell names.
+    """
+    study = experiments.find(name)
+    section = yaml.safe_load((REPOSITORY / "params.yaml").read_text())[name]["simulated"]
+    parameters = study.parameters.model_validate({**section["parameters"], "scale": "smoke"})
+    devices, host = section["bench"]["devices"], section["bench"]["host"]
+    bench = SimulatedBench(REPOSITORY / "hardware" / "profiles", devices, host)
+    point = study.points(parameters, bench)[-1]
+    seen = Seen(parameters)
+    study.input_digest(parameters, tmp_path)
+    study.run_point(point, seen, bench, tmp_path)
+    values = parameters.model_dump(mode="json")
+    unknown = {f for f in seen.read if str(values[f]) not in point.depends.values()}
+    assert unknown <= {"variants"}

@@ -100,6 +100,7 @@ TABLE1 = grid.Table1Cell(
     trimmed_bytes=8 << 20,
     unit_bytes=4 << 20,
 )
+AT_ONCE = grid.AtOnceCell.read({**TABLE1.values, "kind": "at_once"})
 TAILS = grid.TailsCell(
     device="board",
     policy="delayed",
@@ -143,6 +144,14 @@ def test_writing_and_trimming_are_timed_apart() -> None:
     assert found["total_ms"] == pytest.approx(found["write_ms"] + found["trim_ms"])
     assert found["trim_ms"] > 0.5
     assert measured(replace(TABLE1, trimmed_bytes=0)).metrics["trim_ms"] == 0
+
+
+@pytest.mark.clock
+def test_two_users_write_and_trim_at_the_same_time() -> None:
+    found = measured(replace(AT_ONCE, policy="immediate")).metrics
+    assert found["device_write_bytes"] == AT_ONCE.written_bytes  # requests: as memory splits them
+    assert found["device_trim_ios"] == 2
+    assert found["total_ms"] == max(found["write_ms"], found["trim_ms"])
 
 
 @pytest.mark.clock

@@ -17,7 +17,7 @@ from conftest import REPOSITORY, need, open_folder
 
 from harness import experiments
 from harness.dbms import mysql, page_writes
-from harness.dbms.innodb import InnodbSettings, PageCheck
+from harness.dbms.innodb import BadPage, InnodbSettings, PageCheck
 from harness.errors import HarnessError, MissingTool, TargetError
 from harness.experiments.base import Measurement, Results
 from harness.experiments.msdj_crashes import figures, grid, markers, outcomes, real
@@ -63,6 +63,16 @@ def test_what_recovery_repairs_is_no_damage() -> None:
     assert not seen.damaged
     for name in DAMAGE:
         assert replace(NOTHING, **{name: 1}).damaged, name
+
+
+def test_first_pages_are_told_apart() -> None:
+    bad = [
+        BadPage(Path("a.ibd"), 0, ""),
+        BadPage(Path("a.ibd"), 3, ""),
+        BadPage(Path("b.ibd"), 0, ""),
+    ]
+    assert real._first_pages(PageCheck(2, 9, bad)) == 2
+    assert real._first_pages(PageCheck(2, 9, bad[1:2])) == 0
 
 
 def test_a_batch_is_summed_up_and_kept_cut_by_cut() -> None:
@@ -165,7 +175,7 @@ def test_claims_are_judged_by_what_was_found(project: Project, results: Results)
     assert judged.value["mc-control"] == 0.5
     for name in ("mc-dwb-safe", "mc-dj-safe", "mc-msdj-safe"):
         assert judged.verdict[name] == "reproduced"
-    assert judged.verdict["mc-dj-16k-safe"] == "not run"
+    assert judged.verdict["mc-dj-16k-safe"] == "not judged"
     damaged = results.table.assign(damaged_cuts=1, lost_commits=1)
     judged = claims.judge(
         project, "msdj_crashes", Results("emulated", damaged, {}, lambda _: None)
@@ -247,10 +257,20 @@ def test_cuts_are_made_and_everything_is_checked(raw: Path, mode: str) -> None:
 @pytest.mark.servers
 @pytest.mark.root
 def test_a_drive_that_forgets_what_it_was_told_to_keep_is_found_out(raw: Path) -> None:
-    """Even with the doublewrite buffer: else the test could not see a lost commit."""
-    found = run(raw, "oj_dwb", opened(Lying), cuts=3).metrics
+    """Even with the doublewrite buffer: else the test could not see a lost commit.
+
+    A cut may come when all that was promised is out of the cache, on a slow machine above all; an
+    honest drive is not found out in any number of cuts (the test before).
+    """
+    for attempt in range(5):
+        folder = raw / str(attempt)
+        folder.mkdir()
+        found = run(folder, "oj_dwb", opened(Lying), cuts=3).metrics
+        noticed = found["lost_commits"] + found["failed_starts"] + found["bad_pages"]
+        if noticed:  # and not by the file system alone
+            break
     assert found["damaged_cuts"] > 0
-    assert found["lost_commits"] + found["failed_starts"] + found["bad_pages"] > 0
+    assert noticed > 0
 
 
 @pytest.mark.servers
@@ -305,7 +325,7 @@ def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
         assert whole.torn_pages == 0
         with torn(batch, "customer"):
             found = batch._recover(NOTHING, books)
-    assert found.torn_pages == 1
+    assert (found.torn_pages, found.torn_first_pages) == (1, 0)
     assert found.bad_pages >= 1
     assert found.failed_checks + found.failed_starts == 1
     assert found.damaged
@@ -397,5 +417,7 @@ def test_a_file_system_is_mounted_again_and_checked(tmp_path: Path) -> None:
         file.seek(1024 + 12)  # the superblock's count of free blocks: its checksum is wrong now
         file.write(b"\xff\xff")
     assert "e2fsck" in filesystems.check(image)
+    with pytest.raises(TargetError, match=r"missing was not checked: e2fsck: .*No such file"):
+        filesystems.check(tmp_path / "missing")
     with pytest.raises(TargetError, match="the kernel says: EXT4-fs"):
         filesystems.mounted(image).__enter__()

@@ -225,6 +225,7 @@ def test_no_server_and_a_too_old_one_are_told(
     raw: Path, bench: HardwareBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mysql, "_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(mysql, "chosen_folders", list)  # PATH may have one, see test_server_series
     with pytest.raises(MissingTool, match="no MariaDB or MySQL server is installed: apt-get"):
         on_small_warehouses(CELL, bench, raw)
     old = tmp_path / "mysqld"

@@ -57,6 +57,10 @@ CELL = grid.Cell(
     size_ratio_to_paper=1.0,
     shared_buffers_bytes=0,
     occupied_ratio=0.0,
+    occupied_piece_bytes=0,
+    preallocate_again=False,
+    give_back=False,
+    queries_per_repetition=1,
 )
 PREALLOCATED = replace(CELL, preallocation_bytes=1 << 20)
 LONGER = replace(CELL, scale_factor=0.05)
@@ -119,8 +123,10 @@ def test_a_cell_takes_its_time_apart_and_counts(raw: Path, grown: Measurement) -
     assert 0 < found["partition_s"] < found["elapsed_s"]
     assert found["settle_s"] >= 0
     assert [found["first_elapsed_s"], found["last_elapsed_s"]] == series["repetition_elapsed_s"]
-    # A pair of files for each batch but the first, which needs none.
-    assert found["temp_files"] == 2 * (found["batches"] - 1) > 30
+    # A pair of files for each batch but the first, which needs none. From PostgreSQL 18 on
+    # there are fewer: ExecChooseHashTableSize counts the files' buffers as memory, too.
+    assert found["temp_files"] == 2 * (found["batches"] - 1)
+    assert found["batches"] >= 16
     assert series["repetition_files"] == [found["temp_files"]] * 2
     assert found["extents_per_file"] == sum(series["repetition_extents"]) / (
         2 * found["temp_files"]

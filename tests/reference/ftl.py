@@ -123,6 +123,8 @@ class ReferenceFtl:
         self.random = Prng(self.rules.seed)
         self.completed: list[tuple[int, int]] = []
         """(block, page) of host pages that were completed since `begin_request`."""
+        self.on_host_page: Callable[[PageState], None] = lambda _: None
+        """Hears of each page that the host has filled, before it is programmed."""
 
     # --- what the host asks for
 
@@ -204,6 +206,7 @@ class ReferenceFtl:
             page.block.closed_at = self.closings
 
     def complete_host_page(self, page: PageState) -> None:
+        self.on_host_page(page)
         self.complete(page)
         self.completed.append((page.block.number, page.index))
 

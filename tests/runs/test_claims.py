@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,7 @@ grace_hash_join:
     AND ($repetition IS NULL OR repetition = $repetition)
   claims:
     - {id: a, place: p, statement: s, metric: SELECT avg(x) FROM r, published: about 10,
-       expected: [8, 12], trend: [2, 50], why: w}
+       expected: [8, 12], direction: [2, 50], why: w}
 """
 
 
@@ -43,15 +44,62 @@ def small(tmp_path: Path) -> Project:
         ([10.0], claims.REPRODUCED),
         ([8.0], claims.REPRODUCED),
         ([12.0], claims.REPRODUCED),
-        ([12.1], claims.TREND_ONLY),
-        ([2.0], claims.TREND_ONLY),
+        ([12.1], claims.DIRECTION_ONLY),
+        ([2.0], claims.DIRECTION_ONLY),
         ([1.9], claims.NOT_REPRODUCED),
-        ([], claims.NOT_RUN),
+        ([], claims.NOT_JUDGED),
+        ([8.0, 12.0], claims.REPRODUCED),
+        ([9.0, 13.0], claims.UNDECIDED),
+        ([11.0, 16.0], claims.UNDECIDED),
+        ([10.0, 10.1, 9.9, 10.0, 12.1], claims.REPRODUCED),
+        ([10.0, 14.0, 9.9, 10.0, 13.0], claims.UNDECIDED),
+        ([30.0, 32.0, 31.0, 29.0, 11.0], claims.DIRECTION_ONLY),
+        ([13.0, 14.0], claims.DIRECTION_ONLY),
+        ([1.0, 1.9], claims.NOT_REPRODUCED),
     ],
 )
 def test_verdicts(small: Project, values: list[float], verdict: str) -> None:
     (row,) = claims.judge(small, "grace_hash_join", results(*values)).itertuples()
     assert row.verdict == verdict
+
+
+def test_a_share_is_not_below_nothing(small: Project) -> None:
+    path = small.published / "claims.yaml"
+    path.write_text(path.read_text().replace("[8, 12]", "[0, 12]"))
+    claims.load_fresh()
+    judged = claims.judge(small, "grace_hash_join", results(0.0, 0.0, 9.0))
+    assert set(judged.verdict) == {claims.UNDECIDED}  # up to 16
+    judged = claims.judge(small, "grace_hash_join", results(0.0, 0.0, 3.0))
+    assert set(judged.verdict) == {claims.REPRODUCED}
+
+
+def test_what_a_fit_has_seen_is_in_no_count(small: Project) -> None:
+    path = small.published / "claims.yaml"
+    judged = claims.judge(small, "grace_hash_join", results(10.0))
+    assert claims.count(judged) == "1 of 1 claims that could have failed are reproduced"
+    path.write_text(path.read_text().replace("why: w", "why: w, fitted: true"))
+    claims.load_fresh()
+    for value in (10.0, 1.0):
+        judged = claims.judge(small, "grace_hash_join", results(value))
+        assert set(judged.verdict) == {claims.FITTED}
+        assert claims.count(judged) == "0 of 0 claims that could have failed are reproduced"
+    assert set(claims.judge(small, "grace_hash_join", results()).verdict) == {claims.NOT_JUDGED}
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "counted"),
+    [(10.0, "reproduced, cannot fail", "0 of 0"), (1.0, "not reproduced", "0 of 1")],
+)
+def test_what_cannot_fail_is_in_no_count_and_what_fails_is(
+    small: Project, value: float, said: str, counted: str
+) -> None:
+    small.metrics.mkdir(parents=True)
+    record = {"grace_hash_join": {"changed_by": {"a": ""}}}
+    (small.metrics / "could_fail.json").write_text(json.dumps(record))
+    claims.load_fresh()
+    judged = claims.judge(small, "grace_hash_join", results(value))
+    assert [claims.said(row) for row in judged.itertuples()] == [said]
+    assert claims.count(judged).startswith(counted)
 
 
 def test_the_interval_stands_beside_the_mean(small: Project) -> None:
@@ -105,7 +153,7 @@ def test_the_real_claims_load(project: Project) -> None:
 
 
 def test_metrics_of_the_real_claims_can_be_computed(project: Project, tmp_path: Path) -> None:
-    """On a table with all columns and no matching point, every claim is `not run`, not an error."""
+    """On a table with all columns and no matching point, claims are `not judged`, and no error."""
     shutil.copytree(project.published, tmp_path / "data" / "published")
     columns = {
         "device": "hdd",
@@ -120,4 +168,4 @@ def test_metrics_of_the_real_claims_can_be_computed(project: Project, tmp_path: 
     }
     table = Results("simulated", pd.DataFrame([columns]), {}, lambda _: None)
     judged = claims.judge(Project(tmp_path), "grace_hash_join", table)
-    assert set(judged.verdict) == {claims.NOT_RUN}
+    assert set(judged.verdict) == {claims.NOT_JUDGED}

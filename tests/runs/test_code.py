@@ -83,6 +83,17 @@ def test_what_a_run_does_not_reach_is_not_in_its_key(name: str) -> None:
             assert not module.startswith(tuple(f"harness.{part}" for part in ELSEWHERE)), module
 
 
+@pytest.mark.parametrize("name", [name for name in SIMULATED if name != "grace_hash_join"])
+def test_only_who_joins_records_depends_on_the_join(name: str) -> None:
+    """All studies pass through the tier, which can hold records and makes none."""
+    reached = code.run_of(experiments.find(name), "simulated")
+    core = core_sources.described()
+    parts = {part for used in reached.core for part in core["names"].get(used, core["parts"])}
+    parts |= {beside for part in parts for beside in core["parts"][part]["includes"]}
+    assert "harness.workloads.tpch" not in reached.files
+    assert "join" not in parts
+
+
 @pytest.mark.parametrize("tier", ["emulated", "hardware"])
 def test_real_runs_reach_their_servers_probes_and_statements(tier: str) -> None:
     files = set(code.run_of(experiments.find("msdj_tpcc"), tier).files)

@@ -13,6 +13,7 @@ import pytest
 
 from harness import _core, experiments
 from harness.drives import guard
+from harness.drives.targets import Step
 from harness.errors import HarnessError, TargetError
 from harness.paths import find_project
 from harness.runs import hardware_plan, roles
@@ -138,3 +139,21 @@ def test_a_journal_apart_has_a_plan_of_its_own() -> None:
 
 def test_without_a_journal_apart_there_is_no_second_plan() -> None:
     assert not planned("msdj_tpcc", "ssd", modes=["dj"])[1].steps
+
+
+def test_plans_end_with_one_total() -> None:
+    hour, half = [
+        DrivePlan("", 1, (Step("fill", (), size, time_s), Step("empty", (), 0, 0.0)), name, 2 << 30)
+        for name, size, time_s in (("ssd", 4 << 30, 3600.0), ("hdd", 1 << 30, 1800.0))
+    ]
+    assert hardware_plan.total([hour, half, hour]) == (
+        "in all: 9 GiB written, 2 h 30 min; "
+        "wear: ssd is written 4 times over, hdd is written 0.5 times over"
+    )
+    assert hardware_plan.total([]) == "in all: 0 B written, at once; wear: nothing is written"
+
+
+def test_a_study_s_plan_has_a_total() -> None:
+    said = hardware_plan.total(planned("msdj_tpcc", "ssd", modes=["dj"])[:1])
+    assert "written, " in said
+    assert "wear: ssd is written " in said

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import threading
+import zlib
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -69,3 +74,58 @@ def test_a_point_without_its_trace_does_not_count(tmp_path: Path) -> None:
     assert set(journal.entries()) == {"a"}
     journal.trace_path("p-a").unlink()
     assert journal.entries() == {}
+
+
+def _line(body: object) -> bytes:
+    text = json.dumps(body)
+    return f"{zlib.crc32(text.encode()):08x} {text}\n".encode()
+
+
+def _changed(**fields: object) -> dict[str, object]:
+    return {**asdict(entry("b")), **fields}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _changed(colour="red"),
+        {"key": "b"},
+        _changed(values=[]),
+        _changed(key=["b"]),
+        _changed(trace="no"),
+        [],
+        7,
+        "b",
+        None,
+    ],
+)
+def test_a_line_of_another_version_does_not_count(tmp_path: Path, body: object) -> None:
+    """It is whole, by its checksum, but has not the fields that we know."""
+    journal = Journal(tmp_path)
+    journal.append(entry("a"), {})
+    with (tmp_path / "journal.jsonl").open("ab") as file:
+        file.write(_line(body))
+        nested = b"[" * 100_000 + b"]" * 100_000
+        file.write(f"{zlib.crc32(nested):08x} ".encode() + nested + b"\n")
+    journal.append(entry("c"), {})
+    assert set(journal.entries()) == {"a", "c"}
+
+
+def test_one_works_on_a_journal_and_the_other_waits_for_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "new")
+    said: list[str] = []
+    order: list[str] = []
+
+    def second() -> None:
+        with journal.alone(said.append):
+            order.append("second")
+
+    with journal.alone(said.append):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while not said:
+            assert thread.is_alive()
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+    assert said == [f"process {os.getpid()}"]

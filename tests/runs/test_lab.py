@@ -10,6 +10,8 @@ import pytest
 
 from harness import lab
 from harness.drives import fingerprint
+from harness.experiments.base import Results
+from harness.paths import Project
 
 
 @pytest.fixture
@@ -58,3 +60,25 @@ def test_what_was_not_recorded_is_an_empty_table(place: Path) -> None:
     assert place.is_dir()
     assert list(found) == ["mode", "cuts", "measured"]
     assert found.empty
+
+
+def test_cells_beside_the_paper_s_are_texts(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers, what a cell is used for, and cells that are not on file."""
+    monkeypatch.chdir(project.root)
+    few = {"scale": "smoke", "clients": "[1, 2]", "work_mems": "[4 MiB]", "variants": "{}"}
+    session = lab.start("sort_merge_join", settings=few)
+    try:
+        points = [p for p in session.session.points if p.values["variant"] == "paper"]
+        rows = [
+            {**p.values, "elapsed_s": 1.0, "sort_s": 0.5, "join_s": 0.5}
+            | {"sort_utilisation_ratio": 0.1, "join_utilisation_ratio": 0.2, "point": p.id}
+            for p in points
+        ]
+        session._results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+        cells = session.published_cells()
+    finally:
+        session.close()
+    assert set(cells.use) == {"fitted", ""}  # two clients are not on file
+    assert set(cells.elapsed_s) == {"1"}

@@ -27,7 +27,7 @@ def options(**more: Any) -> Options:
 
 
 def published(project: Project) -> dict[str, bytes]:
-    folders = (project.results, project.figures, project.metrics, project.raw / "grace_hash_join")
+    folders = (project.build / "runs",)
     found = (p for folder in folders for p in folder.rglob("*") if p.is_file())
     return {str(p.relative_to(project.root)): p.read_bytes() for p in found}
 

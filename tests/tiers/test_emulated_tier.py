@@ -47,6 +47,7 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
         except InvalidRun as error:
             pytest.skip(f"this machine was too busy: {error}")
         session.publish()
+        published = session.place.traces
     assert set(table.device) == {"hdd", "ssd"}
     assert (table.slowdown >= 1).all()
     assert (table.lateness_max_ns >= table.lateness_p50_ns).all()
@@ -65,7 +66,7 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
         trace = pd.read_parquet(journal.block_trace_path(point))
         assert (trace.op == "read").sum() == row.device_read_ios
         assert (trace.op == "write").sum() == row.device_write_ios
-        assert (checkout.raw / "grace_hash_join" / "emulated" / f"{point}.block.parquet").is_file()
+        assert (published / f"{point}.block.parquet").is_file()
 
 
 def test_the_summary_counts_what_lies_within_the_goal() -> None:

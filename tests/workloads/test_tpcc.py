@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import mysql.connector
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -390,6 +391,24 @@ def test_every_transaction_has_its_procedure() -> None:
 def hear(started: list[children.Child], **options: Any) -> list[Any]:
     given: dict[str, Any] = {"is_cancelled": lambda: False, "watch": lambda: None, "limit_s": 60.0}
     return children.hear_all(started, **{**given, **options})
+
+
+@pytest.mark.parametrize(
+    ("errno", "said", "kind"),
+    [
+        (1114, "The table 'warehouse' is full", DiskFull),
+        (3675, "Create table/tablespace 'warehouse' failed, as disk is full", DiskFull),
+        (1005, "Can't create table `tpcc`.`item` (errno: 28)", DiskFull),
+        (2013, "Lost connection to MySQL server during query", ServerError),
+        (1062, "Duplicate entry '1' for key 'PRIMARY'", ServerError),
+    ],
+)
+def test_what_a_server_s_error_means(errno: int, said: str, kind: type[HarnessError]) -> None:
+    """In the words of MariaDB 10.11 and MySQL 9."""
+    told = connections.told(mysql.connector.Error(msg=said, errno=errno))
+    assert type(told) is kind
+    assert said in str(told)
+    assert ("use a larger one" in str(told)) == (kind is DiskFull)
 
 
 def test_children_are_told_and_answer() -> None:

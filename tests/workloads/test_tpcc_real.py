@@ -9,6 +9,8 @@ import os
 import random
 import shutil
 import signal
+import socket
+import socketserver
 import tempfile
 import threading
 import time
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from conftest import loop_device, mounted, open_folder
@@ -574,6 +576,30 @@ def test_another_error_ends_the_run_and_says_what(copied: Path) -> None:
             driver.run(address, SHORT, watch=fresh.check)
 
 
+@pytest.mark.parametrize(
+    ("errno", "told"),
+    [(1644, "the server: .*late"), (connections.DEADLOCK, "a deadlock 100 times")],
+)
+def test_an_error_after_the_rows_is_as_any_other(
+    server: Server, errno: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients have the connector's compiled half, which raises it as something of its own."""
+    address = address_of(server)
+    create = loading.create_procedures
+    [payment] = [p for p in connections.statements("procedures.sql", "//") if "_payment" in p]
+    late = f"SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {errno}, MESSAGE_TEXT = 'late'"
+
+    def create_one_that_fails(address: Address) -> None:
+        create(address)
+        ask(address, "DROP PROCEDURE tpcc_payment")
+        ask(address, f"{payment.split('BEGIN')[0]} BEGIN SELECT 1; {late}; END")
+
+    monkeypatch.setattr(loading, "create_procedures", create_one_that_fails)
+    with pytest.raises(ServerError, match=told):
+        driver.run(address, SHORT, watch=server.check)
+    assert broken(address) == []
+
+
 def test_missing_rows_are_told(copied: Path) -> None:
     with mysql.run(copied, SETTINGS) as fresh:
         address = address_of(fresh)
@@ -674,3 +700,92 @@ def test_a_full_device_ends_the_load_and_says_so(place: Path) -> None:
 
 def texts_of_loaders() -> set[Path]:
     return set(Path(tempfile.gettempdir()).glob("flashlab-tpcc-*"))
+
+
+class HostileServer(socketserver.ThreadingUnixStreamServer):
+    """Passes on what client and server say, but asks for a file of its own in place of a loader's.
+
+    By the protocol it is the server that names the file (LOCAL INFILE request: 0xFB, a path).
+    """
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, behind: str, wants: Callable[[Path], Path]) -> None:
+        super().__init__(str(path), HostileConnection)
+        self.behind, self.wants = behind, wants
+        self.asked: list[Path] = []
+        self.heard: list[bytes] = []
+
+
+class HostileConnection(socketserver.StreamRequestHandler):
+    server: HostileServer
+
+    def handle(self) -> None:
+        with socket.socket(socket.AF_UNIX) as behind, ThreadPoolExecutor(1) as pool:
+            behind.connect(self.server.behind)
+            hears = pool.submit(self._hear, behind)
+            with behind.makefile("rb") as says:
+                while packet := self._packet(says):
+                    self.connection.sendall(packet)
+            self.connection.shutdown(socket.SHUT_RDWR)
+            hears.result()
+
+    def _hear(self, behind: socket.socket) -> None:
+        """To the server, as it is."""
+        while heard := self.connection.recv(1 << 16):
+            self.server.heard.append(heard)
+            behind.sendall(heard)
+        behind.shutdown(socket.SHUT_WR)
+
+    def _packet(self, says: BinaryIO) -> bytes:
+        """The server's next one: three bytes of length, a number, and what it says."""
+        head = says.read(4)
+        said = says.read(int.from_bytes(head[:3], "little"))
+        if said.startswith(b"\xfb/"):
+            self.server.asked.append(self.server.wants(Path(os.fsdecode(said[1:]))))
+            said = b"\xfb" + bytes(self.server.asked[-1])
+        return len(said).to_bytes(3, "little") + head[3:] + said if head else b""
+
+
+SECRET = "nobody's business"
+
+
+def elsewhere(text: Path) -> Path:
+    """In the folder above the loader's."""
+    secret = text.parent.parent / "secret"
+    secret.write_text(SECRET)
+    return secret
+
+
+def by_way_of_its_own(text: Path) -> Path:
+    return text.parent / ".." / elsewhere(text).name
+
+
+def like_named(text: Path) -> Path:
+    """In a folder whose name begins as the loader's does."""
+    folder = text.parent.with_name(text.parent.name + "-secret")
+    folder.mkdir(exist_ok=True)
+    (folder / text.name).write_text(SECRET)
+    return folder / text.name
+
+
+@pytest.mark.parametrize("wants", [elsewhere, by_way_of_its_own, like_named])
+def test_the_server_gets_no_file_but_those_that_the_loader_wrote(
+    server: Server,
+    place: Path,
+    wants: Callable[[Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts, door = place / f"texts-{wants.__name__}", place / f"hostile-{wants.__name__}"
+    texts.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(texts))
+    with HostileServer(door, server.address["unix_socket"], wants) as hostile:
+        threading.Thread(target=hostile.serve_forever).start()
+        try:
+            address = {**server.address, "unix_socket": str(door), "database": "spied"}
+            with pytest.raises(ServerError, match="LOAD DATA LOCAL INFILE"):
+                loading.load(address, Population(reduced(1)))
+        finally:
+            hostile.shutdown()
+    assert hostile.asked
+    assert SECRET.encode() not in b"".join(hostile.heard)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from harness import _core
 from harness.errors import DataCorrupted, UnknownName
-from harness.workloads import tpch
+from harness.workloads import records, tpch
 from harness.workloads.tpch import JoinInputs
 
 
@@ -31,11 +33,11 @@ def test_signatures_hold(smoke: JoinInputs) -> None:
 
 
 def test_expand_keeps_content_and_pads_with_zeros(smoke: JoinInputs) -> None:
-    data = tpch.expand(smoke.orders[:33], 4096)
+    data = records.expand(smoke.orders[:33], 4096)
     assert data.size == 8192
-    records = data[: 33 * 128].reshape(33, 128)
-    assert (records[:, :32].reshape(-1).view(tpch.CONTENT) == smoke.orders[:33]).all()
-    assert not records[:, 32:].any()
+    rows = data[: 33 * 128].reshape(33, 128)
+    assert (rows[:, :32].reshape(-1).view(records.CONTENT) == smoke.orders[:33]).all()
+    assert not rows[:, 32:].any()
     assert not data[33 * 128 :].any()
 
 
@@ -64,6 +66,20 @@ def test_nothing_is_left_of_an_attempt_that_fails(
     with pytest.raises(KeyboardInterrupt):
         tpch.join_inputs(tmp_path, "smoke")
     assert list((tmp_path / "tpch").iterdir()) == []
+
+
+def test_several_processes_at_once_make_them_once(tmp_path: Path) -> None:
+    """Who makes them a second time takes them from under a third one that reads them."""
+    program = (
+        "import sys; from pathlib import Path; from harness.workloads.tpch import join_inputs\n"
+        "inputs = join_inputs(Path(sys.argv[1]), 'smoke')\n"
+        "print(inputs.digest, Path(inputs.orders.filename).stat().st_ino)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = {process.communicate(timeout=120)[0] for process in started}
+    assert all(process.returncode == 0 for process in started)
+    assert len(said) == 1
 
 
 def test_made_twice_is_the_same(smoke: JoinInputs, tmp_path: Path) -> None:

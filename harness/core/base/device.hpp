@@ -87,6 +87,9 @@ class DeviceModel {
   [[nodiscard]] virtual std::uint32_t queue_depth() const = 0;
   // A hint that this request comes soon. Changes nothing but the speed of the simulation.
   virtual void expect(const Request& /*request*/) {}
+  // The same once more, when it is only a few requests away: what the first hint has fetched tells
+  // what else will be touched.
+  virtual void expect_next(const Request& /*request*/) {}
   // Data has been there since long ago: it was written, and that cost nothing and counts nowhere.
   virtual void assume_written(const Extent& /*extent*/) {}
   // What a power cut at `now` would leave in doubt, ascending and disjoint: each logical block

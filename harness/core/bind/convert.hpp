@@ -20,6 +20,7 @@
 #include "disk/hdd.hpp"
 #include "flash/ssd.hpp"
 #include "host/latency_histogram.hpp"
+#include "host/request_trace.hpp"
 
 namespace flashlab::bind {
 
@@ -100,6 +101,9 @@ struct Buckets {
   std::vector<std::int64_t> counts;
 };
 Buckets buckets_of(const host::LatencyHistogram& histogram);
+
+// time_ns, number, lba, sectors, op, stream.
+nb::dict trace_of(const std::vector<host::TracedRequest>& rows);
 
 void bind_devices(nb::module_& m);
 void bind_policies(nb::module_& m);

@@ -1,7 +1,9 @@
 // The Python face of the database models.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,8 @@ void bind_dbms(nb::module_& m) {
 
   bind_parameters<host::PageCacheParameters>(
       m, "PageCacheParameters", "The kernel's page cache; see core/host/page_cache.hpp.");
+  bind_parameters<host::ext4::Parameters>(
+      m, "Ext4Parameters", "ext4 under temporary files; see core/host/ext4/ext4.hpp.");
   bind_parameters<dbms::SortedTable>(m, "SortedTable",
                                      "A table to be sorted; see core/dbms/sort_merge_join.hpp.");
   bind_parameters<dbms::SortMergeJoinSpec>(
@@ -47,13 +51,14 @@ void bind_dbms(nb::module_& m) {
       "run_sort_merge_joins",
       [](const DeviceParameters& device, const host::HostParameters& host,
          const host::PageCacheParameters& cache, const dbms::SortMergeJoinSpec& spec,
-         std::uint32_t clients, const Cancel& cancel) {
+         std::uint32_t clients, const Cancel& cancel,
+         const std::optional<host::ext4::Parameters>& files) {
         dbms::SortMergeJoinResult result;
         nb::dict counters;
         {
           const nb::gil_scoped_release release;
           host::Machine machine([&](Host& events) { return make_device(device, events); }, host);
-          result = dbms::run_sort_merge_joins(machine, cache, spec, clients, cancel);
+          result = dbms::run_sort_merge_joins(machine, cache, files, spec, clients, cancel);
           const nb::gil_scoped_acquire acquire;
           counters = counters_of(machine.device());
         }
@@ -61,15 +66,19 @@ void bind_dbms(nb::module_& m) {
         for (const dbms::ClientResult& c : result.clients) each.append(counts_of(c));
         nb::dict out;
         out["clients"] = each;
+        out["join_reads"] = counts_of(result.join_reads);
         out["cache"] = counts_of(result.cache);
         out["device"] = counters;
         out["device_requests"] = result.device_requests;
         out["ended_ns"] = result.ended.count();
+        out["trace"] = trace_of(result.trace);
         return out;
       },
-      "device"_a, "host"_a, "cache"_a, "spec"_a, "clients"_a, "cancel"_a,
-      "The same sort-merge join by each of `clients`, side by side in virtual time. Returns dicts: "
-      "`clients` (a list), `cache`, `device`. Raises BadParameter, DiskFull, Interrupted.");
+      "device"_a, "host"_a, "cache"_a, "spec"_a, "clients"_a, "cancel"_a, "files"_a = nb::none(),
+      "The same sort-merge join by each of `clients`, side by side in virtual time. `files` is the "
+      "file system; without one, files get the device's space in turn. Returns dicts: `clients` (a "
+      "list), `join_reads`, `cache`, `device`, `trace`. Raises BadParameter, DiskFull, "
+      "Interrupted.");
 }
 
 }  // namespace flashlab::bind

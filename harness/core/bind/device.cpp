@@ -158,6 +158,18 @@ Buckets buckets_of(const host::LatencyHistogram& histogram) {
   return out;
 }
 
+nb::dict trace_of(const std::vector<host::TracedRequest>& rows) {
+  using Row = host::TracedRequest;
+  return Columns(rows)
+      .add("time_ns", &Row::when)
+      .add("number", &Row::number)
+      .add("lba", [](const Row& row) { return row.request.lba; })
+      .add("sectors", [](const Row& row) { return row.request.sectors; })
+      .add("op", [](const Row& row) { return row.request.op; })
+      .add("stream", [](const Row& row) { return row.request.stream; })
+      .dict();
+}
+
 Extent extent_from(std::int64_t begin, std::int64_t end, const std::string& what) {
   require(begin % kSectorBytes == 0 && end % kSectorBytes == 0,
           what + " must begin and end at a multiple of 512 B");

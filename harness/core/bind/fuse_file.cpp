@@ -40,7 +40,7 @@ void bind_fuse_file(nb::module_& m) {
             const nb::gil_scoped_release release;
             served.file.reset();
           },
-          "Unmounts; waits until nobody has the file open.")
+          "Ends the connection, then unmounts: whoever still has the file open gets errors.")
       .def_static("available", [] { return live::FuseFile::available(); });
 }
 

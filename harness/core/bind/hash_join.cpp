@@ -28,21 +28,9 @@ nb::dict run_to_dict(const dbms::JoinRun& run, const nb::handle& device) {
   return out;
 }
 
-nb::dict trace_to_dict(const std::vector<dbms::TracedRequest>& trace) {
-  using Row = dbms::TracedRequest;
-  return Columns(trace)
-      .add("time_ns", &Row::when)
-      .add("lba", [](const Row& row) { return row.request.lba; })
-      .add("sectors", [](const Row& row) { return row.request.sectors; })
-      .add("op", [](const Row& row) { return row.request.op; })
-      .dict();
-}
-
 }  // namespace
 
 void bind_hash_join(nb::module_& m) {
-  bind_parameters<ext4::Parameters>(m, "Ext4Parameters",
-                                    "ext4 under temporary files; see core/host/ext4/ext4.hpp.");
   bind_parameters<dbms::JoinInput>(m, "JoinInput",
                                    "One side of a hash join; see core/dbms/hash_join.hpp.");
   bind_parameters<dbms::HashJoinSpec>(m, "HashJoinSpec", "The join; see core/dbms/hash_join.hpp.");
@@ -74,7 +62,7 @@ void bind_hash_join(nb::module_& m) {
         count(into, result.cache);
         count(into, result.allocator);
         out["device_requests"] = result.device_requests;
-        out["trace"] = trace_to_dict(result.trace);
+        out["trace"] = trace_of(result.trace);
         return out;
       },
       "device"_a, "host"_a, "cache"_a, "files"_a, "spec"_a, "cancel"_a,

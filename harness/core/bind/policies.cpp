@@ -29,6 +29,7 @@ constexpr std::array kTables{
     Table{"gc_placement", [] { return names_of(flash::kGcPlacements); }},
     Table{"gc_pace", [] { return names_of(flash::kGcPaces); }},
     Table{"placement", [] { return names_of(flash::kPlacements); }},
+    Table{"slc", [] { return names_of(flash::kSlcPolicies); }},
     Table{"trim", [] { return names_of(flash::kTrimPolicies); }},
     Table{"scheduler", [] { return names_of(disk::kSchedulers); }},
     Table{"io_scheduler", [] { return names_of(host::kIoSchedulers); }},

@@ -79,14 +79,15 @@ void bind_tpcc(nb::module_& m) {
         out["response_us"] = response_us;
         out["writes_of_page"] = to_numpy(std::move(result.writes_of_page));
         out["table_of_page"] = to_numpy(std::move(result.table_of_page));
+        out["trace"] = trace_of(result.trace);
         return out;
       },
       "device"_a, "host"_a, "spec"_a, "fill_ratio"_a, "cancel"_a,
       "TPC-C on a drive whose first `fill_ratio` was written before. Returns a dict: `samples` (of "
       "the measured interval, with `device` counters and the `shares` of journal, doublewrite, "
       "redo "
-      "and the rest), `response_us` (by kind), `writes_of_page` and `table_of_page`. Raises "
-      "BadParameter, DiskFull, Interrupted.");
+      "and the rest), `response_us` (by kind), `writes_of_page`, `table_of_page` and `trace`. "
+      "Raises BadParameter, DiskFull, Interrupted.");
 }
 
 }  // namespace flashlab::bind

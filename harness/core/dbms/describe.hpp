@@ -65,7 +65,16 @@ void describe(V& v, SortMergeJoinSpec& p) {
   v.required("table_rate_bytes_per_s", p.table_rate,
              "of the disk that the tables lie on, all clients together");
   v.optional("ahead", p.ahead, "the next share of the tape that is refilled is read ahead");
+  v.optional("trace_rows", p.trace_rows,
+             "of the device's requests that are recorded, at most: every n-th; an even number");
   v.optional("seed", p.seed, "of all that is drawn");
+}
+
+template <class V>
+void count(V& v, const JoinReads& c) {
+  v("join_read_requests", c.requests);
+  v("join_read_jumps", c.jumps);
+  v("join_read_bytes", c.bytes);
 }
 
 template <class V>
@@ -110,8 +119,10 @@ void describe(V& v, HashJoinSpec& p) {
   v.required("table_rate_bytes_per_s", p.table_rate, "of the disk that the tables lie on");
   v.optional("settle", p.settle, "a repetition ends with all it has freed committed and discarded");
   v.optional("trim_after", p.trim_after, "fstrim after each repetition");
+  v.optional("give_back", p.give_back,
+             "files are cut to their ends when their side is partitioned, not when they go");
   v.optional("traced", p.traced, "the repetition that is recorded; -1: none");
-  v.optional("trace_every", p.trace_every, "so many requests, one of them is recorded");
+  v.optional("trace_rows", p.trace_rows, "of its requests, at most: every n-th; an even number");
   v.optional("seed", p.seed, "of all that is drawn");
 }
 
@@ -249,6 +260,8 @@ void describe(V& v, TpccSpec& p) {
   v.required("aged_bytes", p.aged,
              "the region, from the drive's begin, that was overwritten at random before");
   v.required("aged_block_bytes", p.aged_block, "... in writes of this size");
+  v.optional("trace_rows", p.trace_rows,
+             "of the requests that are counted, recorded at most: every n-th; an even number");
 }
 
 template <class V>

@@ -130,6 +130,13 @@ class Side {
     }
   }
 
+  // They are whole.
+  void give_back() {
+    for (std::size_t batch = 0; batch < files_.size(); ++batch) {
+      world_.files.give_back(files_[batch], blocks_[batch]);
+    }
+  }
+
   void remove(std::size_t batch) {
     world_.open_files.forget(files_[batch]);
     world_.cache.remove(files_[batch]);
@@ -183,8 +190,10 @@ JoinRun run_once(const World& world, Prng& random, std::int64_t& temp_blocks) {
   Side inner(world, world.spec.inner, random);
   Side outer(world, world.spec.outer, random);
   temp_blocks = inner.all_blocks() + outer.all_blocks();
-  inner.partition();
-  outer.partition();
+  for (Side* const side : {&inner, &outer}) {
+    side->partition();
+    if (world.spec.give_back) side->give_back();
+  }
   run.partitioned = world.machine.now();
   const auto batches = static_cast<std::size_t>(world.spec.batches - 1);
   for (std::size_t batch = 0; batch < batches; ++batch) {
@@ -212,17 +221,9 @@ void check(const HashJoinSpec& spec) {
   require(spec.repetitions >= 1, "repetitions: at least 1");
   require(spec.open_files >= 1, "open_files: at least 1");
   require(spec.table_rate.count() > 0, "table_rate: must be positive");
-  require(spec.trace_every >= 1, "trace_every: at least 1");
   for (const Nanos t : {spec.cpu.scan, spec.cpu.build, spec.cpu.probe, spec.cpu.open}) {
     require(t >= Nanos{0}, "CPU times must not be negative");
   }
-}
-
-// Shown every request, keeps each n-th.
-void trace(Machine& machine, std::int64_t every, std::vector<TracedRequest>& out) {
-  machine.watch([every, &out, seen = std::int64_t{0}](const Request& request, Nanos now) mutable {
-    if (seen++ % every == 0) out.push_back({now, request});
-  });
 }
 
 }  // namespace
@@ -237,11 +238,12 @@ HashJoinResult run_hash_joins(Machine& machine, const host::PageCacheParameters&
   OpenFiles open_files(cache, spec.open_files);
   const World world{machine, cache, files, disk, open_files, spec, memory.block};
   HashJoinResult result;
+  host::RequestTrace trace(spec.trace_rows);
   const auto serve = [&] {
     Prng random(mix64(spec.seed));
     for (std::int64_t repetition = 0; repetition < spec.repetitions; ++repetition) {
       const bool traced = repetition == spec.traced;
-      if (traced) trace(machine, spec.trace_every, result.trace);
+      if (traced) machine.watch([&](const Request& r, Nanos now) { trace.see(r, now); });
       result.runs.push_back(run_once(world, random, result.temp_blocks));
       if (traced) machine.watch({});
       repeated();
@@ -255,6 +257,7 @@ HashJoinResult run_hash_joins(Machine& machine, const host::PageCacheParameters&
         self == kJournal ? files.run_journal(self) : files.run_discards(self);
       },
       cancel);
+  result.trace = trace.take();
   result.cache = cache.counters();
   result.allocator = files.allocator().counters();
   result.device_requests = machine.block_layer().requests();

@@ -6,6 +6,7 @@
 //    batch's file, all files of a side growing together, 8 KiB at a time; the first batch stays in
 //    memory. A server has at most so many files open (max_files_per_process): beyond that each
 //    write closes the file that was not used for longest, which the file system takes for its end.
+//    With `give_back`, what a side's files were given beyond their ends is given back with it.
 //  - Join phase: batch after batch, the inner file is read and deleted at once, then the outer one
 //    is read; it is deleted when the next batch begins.
 #pragma once
@@ -17,6 +18,7 @@
 #include "base/cancel.hpp"
 #include "host/ext4/ext4.hpp"
 #include "host/page_cache.hpp"
+#include "host/request_trace.hpp"
 
 namespace flashlab::dbms {
 
@@ -46,8 +48,9 @@ struct HashJoinSpec {
   BytesPerSecond table_rate;
   bool settle = false;
   bool trim_after = false;
+  bool give_back = false;
   std::int64_t traced = -1;
-  std::int64_t trace_every = 1;
+  std::int64_t trace_rows = 0;
   std::uint64_t seed = 0;
 };
 
@@ -60,18 +63,13 @@ struct JoinRun {
   host::ext4::Counters files;  // since the first repetition
 };
 
-struct TracedRequest {
-  Nanos when;
-  Request request;
-};
-
 struct HashJoinResult {
   std::vector<JoinRun> runs;
   std::int64_t temp_blocks = 0;  // written by a repetition, in the page cache's blocks
   host::PageCacheCounters cache;
   host::ext4::AllocatorCounters allocator;
   std::uint64_t device_requests = 0;
-  std::vector<TracedRequest> trace;
+  std::vector<host::TracedRequest> trace;
 };
 
 // `repeated` is called after each repetition. Throws OperatingError for parameters that make no

@@ -16,6 +16,7 @@ namespace {
 using host::Machine;
 using host::PageCache;
 using host::Process;
+using host::ext4::Ext4;
 
 // Steps in which work goes on: what is read, computed and written between two looks at the clock.
 constexpr Bytes kStep{256 * 1024};
@@ -183,17 +184,33 @@ class Sort {
   Bytes table_bytes_;
 };
 
+// Counts reads from the time on at which nobody sorts any more.
+void watch(Machine& machine, const std::uint32_t& sorting, JoinReads& reads,
+           host::RequestTrace& trace) {
+  machine.watch([&, end = Lba{0}](const Request& request, Nanos now) mutable {
+    trace.see(request, now);
+    if (request.op != Op::read && request.op != Op::write) return;
+    const bool jumps = request.lba != end;
+    end = request.lba + request.sectors;
+    if (sorting > 0 || request.op != Op::read) return;
+    ++reads.requests;
+    if (jumps) ++reads.jumps;
+    reads.bytes += to_bytes(request.sectors);
+  });
+}
+
 Nanos busy(const World& world) {
   return world.machine.block_layer().device_busy(world.machine.now());
 }
 
-void run_client(const World& world, Process self, ClientResult& result) {
+void run_client(const World& world, Process self, std::uint32_t& sorting, ClientResult& result) {
   Prng random(mix64(world.spec.seed) ^ self);
   std::vector<std::unique_ptr<Sort>> sorts;
   for (const SortedTable& table : world.spec.tables) {
     sorts.push_back(std::make_unique<Sort>(world, self, table, random));
     sorts.back()->run(result);
   }
+  --sorting;
   result.sorted = world.machine.now();
   result.busy_sorted = busy(world);
   // All last merges advance together through the space of keys.
@@ -238,19 +255,34 @@ void check(const SortMergeJoinSpec& spec) {
 }  // namespace
 
 SortMergeJoinResult run_sort_merge_joins(Machine& machine, const host::PageCacheParameters& memory,
+                                         const std::optional<host::ext4::Parameters>& files,
                                          const SortMergeJoinSpec& given, std::uint32_t clients,
                                          const Cancel& cancel) {
   SortMergeJoinSpec spec = given;
   spec.tapes.block = memory.block;
   check(spec);
   require(clients >= 1 && clients <= 1024, "clients: must lie between 1 and 1024");
-  PageCache cache(machine, memory);
+  std::optional<Ext4> ext4;
+  if (files) ext4.emplace(machine, *files);
+  PageCache cache = ext4 ? PageCache(machine, memory, *ext4) : PageCache(machine, memory);
   TableDisk disk(spec.table_rate, clients);
   const World world{machine, cache, disk, spec};
   SortMergeJoinResult result;
   result.clients.resize(clients);
+  std::uint32_t sorting = clients;
+  std::uint32_t working = clients;
+  host::RequestTrace trace(spec.trace_rows);
+  watch(machine, sorting, result.join_reads, trace);
   machine.run(
-      clients, [&](Process self) { run_client(world, self, result.clients[self]); }, cancel);
+      ext4 ? clients + 1 : clients,
+      [&](Process self) {
+        if (self == clients) return ext4->run_journal(self);
+        run_client(world, self, sorting, result.clients[self]);
+        if (--working == 0 && ext4) ext4->stop();
+      },
+      cancel);
+  machine.watch({});
+  result.trace = trace.take();
   result.cache = cache.counters();
   result.device_requests = machine.block_layer().requests();
   result.ended = machine.now();

@@ -5,13 +5,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/cancel.hpp"
 #include "dbms/run_merge.hpp"
 #include "dbms/tape.hpp"
+#include "host/ext4/ext4.hpp"
 #include "host/page_cache.hpp"
+#include "host/request_trace.hpp"
 
 namespace flashlab::dbms {
 
@@ -47,6 +50,7 @@ struct SortMergeJoinSpec {
   std::vector<SortedTable> tables;
   SortCpu cpu;
   BytesPerSecond table_rate;
+  std::int64_t trace_rows = 0;
   std::uint64_t seed = 0;
 };
 
@@ -63,16 +67,27 @@ struct ClientResult {
   Nanos busy_ended;
 };
 
+// Reads of the device once every client has done its sorts, as they were asked for.
+struct JoinReads {
+  std::uint64_t requests = 0;
+  std::uint64_t jumps = 0;  // that begin elsewhere than where the request before them ended
+  Bytes bytes;
+};
+
 struct SortMergeJoinResult {
   std::vector<ClientResult> clients;
+  JoinReads join_reads;
   host::PageCacheCounters cache;
   std::uint64_t device_requests = 0;
   Nanos ended;
+  std::vector<host::TracedRequest> trace;
 };
 
-// Throws OperatingError for parameters that make no sort, or a device that is too small.
+// On ext4, or where `files` names none on a file system that gives out the device in turn. Throws
+// OperatingError for parameters that make no sort, or a device that is too small.
 SortMergeJoinResult run_sort_merge_joins(host::Machine& machine,
                                          const host::PageCacheParameters& cache,
+                                         const std::optional<host::ext4::Parameters>& files,
                                          const SortMergeJoinSpec& spec, std::uint32_t clients,
                                          const Cancel& cancel);
 

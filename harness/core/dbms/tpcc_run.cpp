@@ -26,7 +26,8 @@ class Run {
         workload_(spec.workload),
         storage_(machine, spec.storage, spec.workload.most_pages),
         engine_(machine, spec.engine, storage_, spec.storage.page, spec.storage.redo,
-                spec.workload.most_pages) {}
+                spec.workload.most_pages),
+        trace_(spec.trace_rows) {}
 
   [[nodiscard]] const innodb::Storage& storage() const { return storage_; }
 
@@ -67,6 +68,7 @@ class Run {
   TpccResult result() {
     TpccResult out;
     out.samples = std::move(samples_);
+    out.trace = trace_.take();
     out.response_us = std::move(response_us_);
     const tpcc::PageId pages = workload_.tables().pages();
     const auto& writes = storage_.writes_of_page();
@@ -131,6 +133,7 @@ class Run {
   void sample(Process self, const std::function<void()>& sampled) {
     machine_.sleep_until(self, measured_from_);
     storage_.clear_writes_of_pages();
+    machine_.watch([this](const Request& request, Nanos now) { trace_.see(request, now); });
     for (Nanos when = measured_from_; when <= end_; when += spec_.sample) {
       machine_.sleep_until(self, when);
       samples_.push_back({machine_.now(), new_orders_, transactions_, storage_.journal().counters(),
@@ -138,6 +141,7 @@ class Run {
                           machine_.block_layer().requests()});
       sampled();
     }
+    machine_.watch({});
   }
 
   host::Machine& machine_;
@@ -152,6 +156,7 @@ class Run {
   std::uint64_t transactions_ = 0;
   std::vector<TpccSample> samples_;
   std::array<std::vector<std::uint32_t>, tpcc::kKinds> response_us_;
+  host::RequestTrace trace_;
 };
 
 void check(const TpccSpec& spec) {

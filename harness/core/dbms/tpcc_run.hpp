@@ -13,6 +13,7 @@
 #include "dbms/innodb/storage.hpp"
 #include "dbms/tpcc/transactions.hpp"
 #include "host/machine.hpp"
+#include "host/request_trace.hpp"
 
 namespace flashlab::dbms {
 
@@ -33,6 +34,7 @@ struct TpccSpec {
   Nanos sample;
   Bytes aged;
   Bytes aged_block;
+  std::int64_t trace_rows = 0;
   std::uint64_t seed = 0;
 };
 
@@ -52,6 +54,7 @@ struct TpccResult {
   std::array<std::vector<std::uint32_t>, tpcc::kKinds> response_us;  // of the measured interval
   std::vector<std::uint32_t> writes_of_page;                         // home, measured interval
   std::vector<std::uint8_t> table_of_page;                           // tpcc::Table
+  std::vector<host::TracedRequest> trace;                            // of the measured interval
 };
 
 // `ready` is called before the drive is used, with the places of journal, doublewrite buffer, redo

@@ -43,6 +43,8 @@ void describe(V& v, HddParameters& p) {
   v.required("cache_bytes", p.cache, "read segments and write cache share it");
   v.required("read_segments", p.read_segments, "that the cache is divided into for reads");
   v.required("write_cache", p.write_cache, "a write is acknowledged when its data is in the cache");
+  v.optional("write_share_ratio", p.write_share,
+             "writes' part of the cache, reads have the rest; 0: all of it for each");
   v.required("destage_idle_ns", p.destage_idle,
              "quiet time after which dirty data is written back");
   v.required("queue_depth", p.queue_depth, "commands that the drive takes at once (NCQ)");

@@ -25,6 +25,7 @@ Hdd::Hdd(const HddParameters& p, Host& host)
   require(p.cache.count() >= 0, "cache: must not be negative");
   require(p.read_segments >= 1 && p.read_segments <= 1024,
           "read_segments: must lie between 1 and 1024");
+  require(p.write_share >= 0.0 && p.write_share < 1.0, "write_share: must lie between 0 and 1");
   require(p.destage_idle >= Nanos{0}, "destage_idle: must not be negative");
   require(p.queue_depth >= 1 && p.queue_depth <= kQueueDepthMost,
           "queue_depth: a SATA disk has 1 to 32");
@@ -111,7 +112,7 @@ void Hdd::accept_write(const Command& command) {
 // To the platters before it is answered. A write must not pass a direct one to the same sectors
 // through the cache; one that is larger than the cache would wait for ever.
 bool Hdd::goes_direct(const Command& write) const {
-  return !parameters_.write_cache || write.fua || write.bytes > parameters_.cache ||
+  return !parameters_.write_cache || write.fua || write.bytes > write_room() ||
          std::any_of(queue_.begin(), queue_.end(), [&](const Command& queued) {
            return queued.op == Op::write && queued.conflicts(write);
          });
@@ -123,7 +124,7 @@ bool Hdd::has_to_wait(const Command& write) const {
                        [&](const Command& blocked) { return blocked.conflicts(write); });
   }
   const Bytes needed = to_bytes(dirty_.missing(write.extent));
-  return !blocked_writes_.empty() || dirty_.bytes() + needed > parameters_.cache;
+  return !blocked_writes_.empty() || dirty_.bytes() + needed > write_room();
 }
 
 void Hdd::admit_write(const Command& write, Nanos when) {
@@ -193,7 +194,7 @@ std::optional<Nanos> Hdd::queue_start() const {
 }
 
 bool Hdd::destage_presses() const {
-  return flush_ || !blocked_writes_.empty() || 4 * dirty_.bytes() >= 3 * parameters_.cache;
+  return flush_ || !blocked_writes_.empty() || 4 * dirty_.bytes() >= 3 * write_room();
 }
 
 std::optional<Nanos> Hdd::destage_start() const {
@@ -366,7 +367,18 @@ void Hdd::slide_read_ahead(Lba host_reached, Nanos when) {
   ahead.limit = std::max(ahead.limit, std::min(host_reached + segment(), to_lba(capacity())));
 }
 
-Sectors Hdd::segment() const { return to_sectors(parameters_.cache / parameters_.read_segments); }
+// Of the cache: reads and writes share one buffer.
+Bytes Hdd::write_room() const {
+  if (parameters_.write_share == 0.0) return parameters_.cache;
+  const double bytes = parameters_.write_share * static_cast<double>(parameters_.cache.count());
+  return Bytes{static_cast<std::int64_t>(bytes)};
+}
+
+Sectors Hdd::segment() const {
+  const bool shared = parameters_.write_share > 0.0;
+  const Bytes reads = shared ? parameters_.cache - write_room() : parameters_.cache;
+  return to_sectors(reads / parameters_.read_segments);
+}
 
 HeadState Hdd::head_at(Nanos when) const {
   if (!read_ahead_) return head_;

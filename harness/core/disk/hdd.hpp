@@ -37,6 +37,7 @@ struct HddParameters {
   Bytes cache;
   std::int64_t read_segments = 0;
   bool write_cache = true;
+  double write_share = 0.0;
   Nanos destage_idle;
   std::uint32_t queue_depth = 1;
   SchedulerParameters scheduler;
@@ -124,6 +125,7 @@ class Hdd final : public DeviceModel {
   [[nodiscard]] Lba read_ahead_at(Nanos when) const;
   [[nodiscard]] Extent read_ahead_holds(Nanos when) const;
   void slide_read_ahead(Lba host_reached, Nanos when);
+  [[nodiscard]] Bytes write_room() const;
   [[nodiscard]] Sectors segment() const;
   [[nodiscard]] HeadState head_at(Nanos when) const;
   MediaAccess move(Nanos start, const Extent& extent, bool write);

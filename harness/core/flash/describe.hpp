@@ -8,6 +8,7 @@
 #include "flash/ftl.hpp"
 #include "flash/geometry.hpp"
 #include "flash/nand.hpp"
+#include "flash/policy/slc.hpp"
 #include "flash/policy/trim.hpp"
 #include "flash/ssd.hpp"
 
@@ -124,6 +125,15 @@ void count(V& v, const TrimDelayStatus& s) {
   v("trim_forgotten_blocks", s.forgotten_blocks);
 }
 
+// Of a drive whose SLC cache knows what it holds, and of no other.
+template <class V>
+void count(V& v, const SlcStatus& s, Bytes page) {
+  const auto bytes = [&](std::uint64_t pages) { return page * static_cast<std::int64_t>(pages); };
+  v("slc_folded_idle_bytes", bytes(s.folded_idle));
+  v("slc_folded_pressed_bytes", bytes(s.folded_pressed));
+  v("slc_dropped_bytes", bytes(s.dropped));
+}
+
 template <class V>
 void describe(V& v, SsdParameters& p) {
   describe(v, p.geometry);
@@ -139,7 +149,7 @@ void describe(V& v, SsdParameters& p) {
   v.required("write_buffer_bytes", p.write_buffer, "RAM for what is not programmed yet");
   v.required("power_loss_protection", p.power_loss_protection,
              "what was acknowledged survives a power cut");
-  v.required("slc_cache_bytes", p.slc_cache, "written first and at SLC speed; emptied when idle");
+  describe(v, p.slc);
   describe(v, p.ftl);
   v.required("placement", p.placement, "which stream a write belongs to");
   describe(v, p.trim);
@@ -187,6 +197,7 @@ void count(V& v, const Ssd& ssd) {
     count(v, *delay);
   }
   count_die_time(v, nand);
+  if (const auto slc = ssd.slc_status()) count(v, *slc, geometry.page());
 }
 
 }  // namespace flashlab::flash

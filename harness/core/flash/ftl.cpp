@@ -1,6 +1,7 @@
 #include "flash/ftl.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.hpp"
 
@@ -117,17 +118,24 @@ bool Ftl::is_new() const {
                      [](const OpenBlock& block) { return block.next_page == 0; });
 }
 
-bool Ftl::has_open_host_page() const {
-  return std::any_of(host_pages_.begin(), host_pages_.end(),
-                     [](const OpenPage& page) { return page.left > 0; });
-}
+bool Ftl::has_open_host_page() const { return open_streams_ != 0; }
 
 bool Ftl::in_open_host_page(Slot slot) const {
-  if (blocks_.is_closed(geometry_.block_of(slot))) return false;
-  const Page page = geometry_.page_of(slot);
-  return std::any_of(host_pages_.begin(), host_pages_.end(), [&](const OpenPage& open) {
-    return open.left > 0 && geometry_.page_of(open.next) == page;
-  });
+  const std::uint32_t per_page = geometry_.slots_per_page();
+  for (std::uint64_t streams = open_streams_; streams != 0; streams &= streams - 1) {
+    const OpenPage& open = host_pages_[static_cast<std::size_t>(std::countr_zero(streams))];
+    const Slot first = open.next + open.left - per_page;
+    if (slot - first < per_page) return true;
+  }
+  return false;
+}
+
+// A bit for each stream whose host page takes units yet.
+void Ftl::find_open_streams() {
+  open_streams_ = 0;
+  for (std::size_t stream = 0; stream < host_pages_.size(); ++stream) {
+    if (host_pages_[stream].left > 0) open_streams_ |= std::uint64_t{1} << stream;
+  }
 }
 
 void Ftl::open_host_slots(std::vector<Slot>& out) const {
@@ -150,6 +158,7 @@ void Ftl::archive(Archive& a) {
   attribution_.archive(a);
   a.all(counters_, live_, host_blocks_, host_pages_, host_group_, gc_blocks_, gc_pages_,
         collections_);
+  if (a.is_restoring()) find_open_streams();
 }
 
 }  // namespace flashlab::flash

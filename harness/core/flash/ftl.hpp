@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,11 @@ class Ftl {
   // Writes one logical page to the log. `label` is whom it is attributed to.
   template <class Nand>
   Slot write(Nand& nand, Lpn lpn, StreamId stream, StreamId label);
+  // The same for `units` pages, one behind the other; at most as many as `open_units` says.
+  template <class Nand>
+  void write_more(Nand& nand, Lpn lpn, std::uint32_t units, StreamId stream, StreamId label);
+  // So many units go to the stream's open page yet.
+  [[nodiscard]] std::uint32_t open_units(StreamId stream) const { return host_pages_[stream].left; }
   // The page's content is no longer needed. True if it was mapped.
   bool trim(Lpn lpn);
   // Completes all partly filled host pages with padding: nothing of the host's stays in them.
@@ -90,8 +96,8 @@ class Ftl {
   // Nothing has been written yet.
   [[nodiscard]] bool is_new() const;
   [[nodiscard]] bool has_open_host_page() const;
-  // A group of a new drive becomes what the only group of `one` is, with its pages renamed: for
-  // conditioning. `one` has no open host page.
+  // A group of a new drive becomes what the only group of `one` is, with its pages renamed, by a
+  // call with many of them (std::span<Lpn>): for conditioning. `one` has no open host page.
   template <class Rename>
   void adopt(const Ftl& one, Group group, Rename rename);
   // Whether the slot is in a host page that still takes units: its content is in the drive's RAM.
@@ -130,6 +136,9 @@ class Ftl {
     Block block = 0;  // not always the open one: with mixed placement that moves on without it
   };
 
+  void release(Lpn lpn);
+  template <class Nand>
+  void complete_host_page(Nand& nand, StreamId stream);
   template <class Nand>
   void open_host_page(Nand& nand, StreamId stream);
   template <class Nand>
@@ -149,6 +158,7 @@ class Ftl {
   template <class Nand>
   void complete_page(Nand& nand, const OpenPage& page, Work work);
   void open_page(OpenBlock& block, OpenPage& page);
+  void find_open_streams();
   [[nodiscard]] Group next_group(StreamId stream);
   [[nodiscard]] std::size_t choose_victim(Group group);
   [[nodiscard]] OpenBlock& gc_block(Group group, StreamId stream);
@@ -179,29 +189,55 @@ class Ftl {
   std::vector<OpenPage> gc_pages_;       // by group and log
   std::vector<Collection> collections_;  // by group
   std::vector<Slot> moving_;
+  std::uint64_t open_streams_ = 0;  // that have an open host page; derived, not saved
 };
 
 template <class Nand>
 Slot Ftl::write(Nand& nand, Lpn lpn, StreamId stream, StreamId label) {
-  if (const Slot old = map_.find(lpn); old != kNoSlot) {
-    const Block block = geometry_.block_of(old);
-    map_.unbind(lpn, old, block);
-    --live_[geometry_.group_of(block)];
-  }
+  release(lpn);
   OpenPage& page = host_pages_[stream];
   if (page.left == 0) open_host_page(nand, stream);
   const Slot slot = page.next++;
   const Group group = host_group_[stream];
-  map_.bind(lpn, slot, geometry_.block_of(slot));
+  map_.bind(lpn, slot, page.block);
   ++live_[group];
   ++counters_.host_units;
   attribution_.host(lpn, label);
   page.last = lpn;
-  if (--page.left == 0) {
-    ++counters_.host_pages;
-    complete_page(nand, page, Work::host);
-  }
+  if (--page.left == 0) complete_host_page(nand, stream);
   return slot;
+}
+
+template <class Nand>
+void Ftl::write_more(Nand& nand, Lpn lpn, std::uint32_t units, StreamId stream, StreamId label) {
+  OpenPage& page = host_pages_[stream];
+  FLASHLAB_CHECK(units >= 1 && units <= page.left);
+  for (const Lpn end = lpn + units; lpn < end; ++lpn) {
+    release(lpn);
+    map_.bind(lpn, page.next++, page.block);
+    attribution_.host(lpn, label);
+  }
+  live_[host_group_[stream]] += units;
+  counters_.host_units += units;
+  page.last = lpn - 1;
+  page.left -= units;
+  if (page.left == 0) complete_host_page(nand, stream);
+}
+
+template <class Nand>
+void Ftl::complete_host_page(Nand& nand, StreamId stream) {
+  open_streams_ &= ~(std::uint64_t{1} << stream);
+  ++counters_.host_pages;
+  complete_page(nand, host_pages_[stream], Work::host);
+}
+
+// Before a page is written again.
+inline void Ftl::release(Lpn lpn) {
+  const Slot old = map_.find(lpn);
+  if (old == kNoSlot) return;
+  const Block block = geometry_.block_of(old);
+  map_.unbind(lpn, old, block);
+  --live_[geometry_.group_of(block)];
 }
 
 template <class Nand>
@@ -218,6 +254,7 @@ void Ftl::open_host_page(Nand& nand, StreamId stream) {
     }
   }
   open_page(block, host_pages_[stream]);
+  open_streams_ |= std::uint64_t{1} << stream;
 }
 
 // As much as the pace asks for before the host goes on.
@@ -356,14 +393,14 @@ void Ftl::complete_page(Nand& nand, const OpenPage& page, Work work) {
 
 template <class Nand>
 void Ftl::pad_host_pages(Nand& nand) {
-  for (OpenPage& page : host_pages_) {
+  for (StreamId stream = 0; stream < parameters_.streams; ++stream) {
+    OpenPage& page = host_pages_[stream];
     if (page.left == 0) continue;
     counters_.padded_units += page.left;
     attribution_.padded(page.last, page.left);
     page.next += page.left;
     page.left = 0;
-    ++counters_.host_pages;
-    complete_page(nand, page, Work::host);
+    complete_host_page(nand, stream);
   }
 }
 
@@ -399,8 +436,13 @@ void Ftl::adopt(const Ftl& one, Group group, Rename rename) {
     moving_.clear();
     const Slot begin = one.geometry_.first_slot(block);
     one.map_.valid_slots(begin, begin + one.geometry_.slots_per_block(), moving_);
-    for (const Slot slot : moving_) {
-      map_.bind(rename(one.map_.lpn_at(slot)), first_slot + slot, first_block + block);
+    std::vector<Lpn> pages;
+    pages.reserve(moving_.size());
+    for (const Slot slot : moving_) pages.push_back(one.map_.lpn_at(slot));
+    rename(std::span(pages));
+    for (const Lpn page : pages) map_.expect(page);
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      map_.bind(pages[i], first_slot + moving_[i], first_block + block);
     }
     if (one.map_.is_offered(block)) map_.offer(first_block + block);
   }
@@ -416,7 +458,7 @@ void Ftl::adopt(const Ftl& one, Group group, Rename rename) {
     gc_blocks_[at].block += first_block;
     gc_pages_[at] = one.gc_pages_[log];
     gc_pages_[at].next += first_slot;
-    gc_pages_[at].last = rename(gc_pages_[at].last);
+    rename(std::span(&gc_pages_[at].last, 1));
     gc_pages_[at].block += first_block;
   }
   collections_[group] = one.collections_[0];

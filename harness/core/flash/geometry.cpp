@@ -1,5 +1,6 @@
 #include "flash/geometry.hpp"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -45,6 +46,8 @@ Geometry::Geometry(const GeometryParameters& p) : unit_(p.map_unit) {
   const std::int64_t slots = blocks_per_group * dies * (die_block / p.map_unit);
   require(slots < std::numeric_limits<std::uint32_t>::max(), kTooLarge);
   lpns_ = static_cast<std::uint32_t>(p.capacity / p.map_unit);
+  const auto unit = static_cast<std::uint64_t>(p.map_unit.count());
+  if (std::has_single_bit(unit)) unit_shift_ = std::countr_zero(unit);
   planes_ = static_cast<std::uint32_t>(p.planes);
   groups_ = global ? 1 : static_cast<std::uint32_t>(dies);
   blocks_per_group_ = static_cast<std::uint32_t>(blocks_per_group);

@@ -67,7 +67,8 @@ class Geometry {
   [[nodiscard]] double spare_factor() const;
 
   [[nodiscard]] Page page_of(Slot slot) const { return by_page_.quotient(slot); }
-  // The first slot of the page behind that of `slot`.
+  // The first slot of the page of `slot`, and of the page behind it.
+  [[nodiscard]] Slot first_of_page(Slot slot) const { return page_of(slot) * slots_per_page(); }
   [[nodiscard]] Slot next_page(Slot slot) const { return (page_of(slot) + 1) * slots_per_page(); }
   [[nodiscard]] Block block_of(Slot slot) const { return by_block_.quotient(slot); }
   [[nodiscard]] Slot first_slot(Block block) const { return block * slots_per_block(); }
@@ -82,10 +83,14 @@ class Geometry {
     const Page page = page_of(slot - first_slot(block));
     return group_of(block) * width() + (page - by_width_.quotient(page) * width());
   }
-  [[nodiscard]] Lpn lpn_of(Bytes address) const { return static_cast<Lpn>(address / unit_); }
+  [[nodiscard]] Lpn lpn_of(Bytes address) const {
+    if (unit_shift_ >= 0) return static_cast<Lpn>(address.count() >> unit_shift_);
+    return static_cast<Lpn>(address / unit_);
+  }
 
  private:
   Bytes unit_;
+  int unit_shift_ = -1;  // units are so many times a doubling; -1: no power of two
   std::uint32_t lpns_ = 0;
   std::uint32_t planes_ = 1;
   std::uint32_t groups_ = 0;

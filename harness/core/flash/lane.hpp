@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/archive.hpp"
@@ -45,7 +47,16 @@ class Lane {
       last_end_ = ready + length;
       return ready;
     }
+    if (reaches_last(ready)) return append(length);
     return take_gap(ready, length);
+  }
+  // Takes `transfers` times `length`, one after the other, as so many calls of `take` would, if
+  // that is behind all that is reserved; returns when the last of them ends. Nothing otherwise.
+  std::optional<Nanos> take_row(Nanos ready, Nanos length, std::int64_t transfers) {
+    if (ready < last_end_ && !reaches_last(ready)) return std::nullopt;
+    take(ready, length);
+    append(length * (transfers - 1));
+    return last_end_;
   }
 
   // Nothing will be asked for before `when` any more.
@@ -68,6 +79,17 @@ class Lane {
     Nanos begin;
     Nanos end;
   };
+
+  // From `ready` on it is busy until the last transfer's end.
+  [[nodiscard]] bool reaches_last(Nanos ready) const {
+    return busy_.size() > past_ && busy_.back().begin <= ready;
+  }
+  Nanos append(Nanos length) {
+    const Nanos begin = last_end_;
+    busy_.back().end += length;
+    last_end_ += length;
+    return begin;
+  }
 
   Nanos take_gap(Nanos ready, Nanos length) {
     // From the back: a request mostly belongs near the end.

@@ -1,12 +1,16 @@
 #include "flash/nand.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.hpp"
 
 namespace flashlab::flash {
 
 namespace {
+
+// So many entries are looked through about as quickly as they are found by a hash.
+constexpr std::size_t kLookedThrough = 1024;
 
 constexpr std::int64_t kNormal = 1000;  // thousandths of an operation's time that it takes
 
@@ -54,7 +58,13 @@ void Nand::present(Nanos now) {
     --remembered_[geometry_.block_of(entry(forgotten_).page * geometry_.slots_per_page())];
     ++forgotten_;
   }
-  if (!moved_.empty()) std::erase_if(moved_, [&](const Moved& m) { return m.programmed <= now; });
+  if (!moved_.empty() && moved_first_ <= now) forget_moved(now);
+}
+
+void Nand::forget_moved(Nanos now) {
+  std::erase_if(moved_, [&](const Moved& m) { return m.programmed <= now; });
+  moved_first_ = kUnknown;
+  for (const Moved& moved : moved_) moved_first_ = std::min(moved_first_, moved.programmed);
 }
 
 // Not what begins at `now`: something may still come that goes before it.
@@ -73,6 +83,7 @@ void Nand::program(Page page, Die die, Work work) {
     Op* const last = last_op(at);
     if (last != nullptr && last->kind == Kind::gc_read && last->ready == ready_) {
       last->kind = Kind::copy;
+      last->number = 1;
     } else {
       push(at, {ready_, 0, 0, Kind::gc_program});
     }
@@ -88,7 +99,7 @@ void Nand::copies(Die die, Page /*to*/, std::uint32_t pages) {
   counters_.page_reads += pages;
   counters_.page_programs += pages;
   const auto units = static_cast<std::uint16_t>(geometry_.slots_per_page());
-  push(seat(die), {ready_, 0, units, Kind::copy, pages});
+  push(seat(die), {ready_, pages, units, Kind::copy});
 }
 
 void Nand::read(Die die, std::uint32_t units) {
@@ -128,6 +139,7 @@ void Nand::settle(Block block, const PageMap& map) {
     waiting.clear();
     unprogrammed_of(page, map, waiting);
     for (const Lpn lpn : waiting) moved_.push_back({lpn, end});
+    moved_first_ = std::min(moved_first_, end);
   }
 }
 
@@ -157,10 +169,11 @@ Nanos Nand::release_oldest() {
 }
 
 Nanos Nand::drain(Nanos begin) {
-  Nanos end = begin;
-  for (std::uint32_t position = forgotten_; position != next_; ++position) {
-    end = std::max(end, end_of(position));
+  if (drained_ - forgotten_ > next_ - forgotten_) drained_ = forgotten_;  // it was forgotten
+  for (; drained_ != next_; ++drained_) {
+    drained_end_ = std::max(drained_end_, end_of(drained_));
   }
+  Nanos end = std::max(begin, drained_end_);
   for (const Moved& moved : moved_) end = std::max(end, moved.programmed);
   return end;
 }
@@ -181,6 +194,18 @@ bool Nand::replaceable(Page page, Block block, Nanos now) {
 
 Nand::Entry* Nand::find(Page page, Block block) {
   if (remembered_[block] == 0) return nullptr;
+  if (is_indexed()) {
+    // Positions from the first one that is remembered: they descend, until one lies before it.
+    const std::uint32_t remembered = next_ - forgotten_;
+    std::uint32_t before = remembered;
+    for (std::uint32_t at = newest(page) - forgotten_; at < before;
+         at = older_[(at + forgotten_) & (older_.size() - 1)] - forgotten_) {
+      Entry& candidate = entry(at + forgotten_);
+      if (candidate.page == page) return &candidate;
+      before = at;
+    }
+    return nullptr;
+  }
   for (std::uint32_t position = next_; position != forgotten_; --position) {
     Entry& candidate = entry(position - 1);
     if (candidate.page == page) return &candidate;
@@ -213,7 +238,10 @@ void Nand::restart(Nanos now) {
     --remembered_[geometry_.block_of(entry(forgotten_).page * geometry_.slots_per_page())];
   }
   released_ = next_;
+  drained_ = next_;
+  drained_end_ = Nanos{};
   moved_.clear();
+  moved_first_ = kUnknown;
   present_ = ready_ = now;
 }
 
@@ -291,8 +319,8 @@ void Nand::step(std::uint32_t channel) {
 // The first operation that waits on a die gets its times.
 void Nand::commit(std::uint32_t channel, std::size_t seat) {
   const Op op = queues_[seat].front();
-  if (op.count > 1) {
-    --queues_[seat].front().count;
+  if (op.kind == Kind::copy && op.number > 1) {
+    --queues_[seat].front().number;
   } else {
     queues_[seat].pop_front();
   }
@@ -308,7 +336,7 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
       const bool slc = op.kind == Kind::slc_program;
       end = lane.take(wanted, page_transfer_) + page_transfer_ +
             varied(channel, slc ? cells.slc_program : cells.program);
-      entry(op.entry).end = end;
+      entry(op.number).end = end;
       counters_.host_program += end - begin;
       break;
     }
@@ -362,9 +390,28 @@ void Nand::append_entry(const Entry& added) {
       larger[position & (larger.size() - 1)] = entry(position);
     }
     entries_.swap(larger);
+    index_all();
   }
+  if (is_indexed()) index(next_, added.page);
   entry(next_++) = added;
   ++remembered_[geometry_.block_of(added.page * geometry_.slots_per_page())];
+}
+
+void Nand::index(std::uint32_t position, Page page) {
+  std::uint32_t& newest_one = newest(page);
+  older_[position & (older_.size() - 1)] = newest_one;
+  newest_one = position;
+}
+
+void Nand::index_all() {
+  if (entries_.size() <= kLookedThrough) return older_.clear();
+  const std::size_t hashes = entries_.size() * 2;
+  index_bits_ = static_cast<std::uint32_t>(std::countr_zero(hashes));
+  older_.assign(entries_.size(), forgotten_ - 1);
+  newest_.assign(hashes, forgotten_ - 1);
+  for (std::uint32_t position = forgotten_; position != next_; ++position) {
+    index(position, entry(position).page);
+  }
 }
 
 void Nand::archive(Archive& a) {
@@ -381,6 +428,11 @@ void Nand::archive(Archive& a) {
   a.all(free_, keys_);
   for (Lane& channel : channels_) channel.archive(a);
   a.all(entries_, forgotten_, released_, next_, remembered_, moved_, counters_);
+  if (!a.is_restoring()) return;
+  index_all();
+  drained_ = forgotten_;
+  drained_end_ = Nanos{};
+  forget_moved(Nanos{INT64_MIN});
 }
 
 }  // namespace flashlab::flash

@@ -60,6 +60,10 @@ class Nand {
   }
   // Host pages go to the SLC cache from here on.
   void set_slc(bool on) { slc_ = on; }
+  // Whether a page of this block may still be unprogrammed.
+  [[nodiscard]] bool remembers(Block block) const { return remembered_[block] != 0; }
+  // A hint that a page of this block is asked for soon.
+  void expect(Block block) const { __builtin_prefetch(&remembered_[block], 0, 1); }
 
   // What Ftl calls.
   void program(Page page, Die die, Work work);
@@ -103,11 +107,12 @@ class Nand {
   enum class Kind : std::uint8_t { program, slc_program, gc_program, gc_read, copy, fold, erase };
   struct Op {
     Nanos ready;
-    std::uint32_t entry = 0;  // of a host page: its position in the buffer
+    // Of a host page: its position in the buffer. Of copies: so many, one after another.
+    std::uint32_t number = 0;
     std::uint16_t units = 0;  // to read
     Kind kind = Kind::program;
-    std::uint32_t count = 1;  // so many of them, one after another
   };
+  static_assert(sizeof(Op) == 16);  // thousands wait where the buffer is large
   // A host page in the buffer.
   struct Entry {
     Page page = 0;
@@ -125,6 +130,7 @@ class Nand {
     Nanos erase;
   };
   static constexpr Nanos kUnknown{INT64_MAX};
+  static constexpr int kNeighbours = 6;
 
   // A die's place in the arrays: those of a channel are neighbours.
   [[nodiscard]] std::size_t seat(Die die) const { return seats_[die]; }
@@ -148,8 +154,18 @@ class Nand {
   [[nodiscard]] const Entry& entry(std::uint32_t position) const {
     return entries_[position & (entries_.size() - 1)];
   }
+  [[nodiscard]] bool is_indexed() const { return !older_.empty(); }
+  [[nodiscard]] std::uint32_t& newest(Page page) {
+    // Pages of a block, which come one after another, are neighbours; where in the index a block's
+    // begin is scattered.
+    const std::uint32_t scattered = (page >> kNeighbours) * 0x9E3779B1U >> (32 - index_bits_);
+    return newest_[(scattered + page) & (newest_.size() - 1)];
+  }
   [[nodiscard]] Entry* find(Page page, Block block);
   void append_entry(const Entry& added);
+  void forget_moved(Nanos now);
+  void index(std::uint32_t position, Page page);
+  void index_all();
   void unprogrammed_of(Page page, const PageMap& map, std::vector<Lpn>& out) const;
 
   const Geometry geometry_;
@@ -179,6 +195,17 @@ class Nand {
   std::uint32_t next_ = 0;
   std::vector<std::uint32_t> remembered_;  // by block: its pages among them
   std::vector<Moved> moved_;               // collected while they were in the buffer
+  // What follows is derived, and not saved.
+  // A large buffer's entries by page: chains, from the newest position of all pages with one hash
+  // to older ones. What is forgotten stays in its chain, whose end it is.
+  std::vector<std::uint32_t> newest_;  // by hash
+  std::vector<std::uint32_t> older_;   // by position; empty: entries are few, and looked through
+  std::uint32_t index_bits_ = 0;
+  // Of the entries before `drained_` all ends are known, and this is the last one of those that
+  // are not forgotten.
+  std::uint32_t drained_ = 0;
+  Nanos drained_end_;
+  Nanos moved_first_ = kUnknown;  // no page of moved_ is programmed before
   NandCounters counters_;
 };
 

@@ -24,6 +24,12 @@ class PageMap {
 
   // A prefetch for a page that will be written or read soon.
   void expect(Lpn lpn) const { slot_of_.prefetch(lpn); }
+  // And for the slot that it will leave: bits of slots beside each other come together.
+  [[nodiscard]] static bool are_beside(Slot a, Slot b) { return a >> 6 == b >> 6; }
+  void expect_release(Slot slot, Block block) const {
+    valid_bits_.prefetch(slot >> 6);
+    __builtin_prefetch(&valid_[block], 1, 1);
+  }
 
   [[nodiscard]] Slot find(Lpn lpn) const { return slot_of_[lpn] - 1; }  // 0 is stored for none
   [[nodiscard]] bool is_valid(Slot slot) const {

@@ -11,6 +11,9 @@ namespace flashlab::flash {
 
 namespace {
 
+// Of a request that is announced, so much is looked at: the rest of it comes later.
+constexpr Sectors kExpected{128};
+
 TrimDrive trim_drive(const SsdParameters& p) {
   return {p.geometry.capacity, p.geometry.map_unit, p.write_buffer};
 }
@@ -43,7 +46,6 @@ void validate(const SsdParameters& p) {
   require(p.command_time >= Nanos{0} && p.write_command_time.value_or(Nanos{0}) >= Nanos{0} &&
               p.read_latency >= Nanos{0} && p.write_latency >= Nanos{0},
           "command_time, write_command_time, read_latency and write_latency: must not be negative");
-  require(p.slc_cache.count() >= 0, "slc_cache: must not be negative");
   require(p.trim.max_ranges >= 1, "trim_max_ranges: must be at least 1");
   require(p.background_idle >= Nanos{0}, "background_idle: must not be negative");
   require(p.queue_depth >= 1, "queue_depth: must be at least 1");
@@ -58,7 +60,10 @@ void validate(const SsdParameters& p) {
 class Ssd::Backend {
  public:
   explicit Backend(Ssd& ssd) : ssd_(ssd) {}
-  void program(Page page, Die die, Work work) { ssd_.nand_.program(page, die, work); }
+  void program(Page page, Die die, Work work) {
+    if (work == Work::host && ssd_.slc_) ssd_.nand_.set_slc(ssd_.slc_->takes(ssd_, page));
+    ssd_.nand_.program(page, die, work);
+  }
   void copies(Die die, Page to, std::uint32_t pages) { ssd_.nand_.copies(die, to, pages); }
   void read(Die die, std::uint32_t units) { ssd_.nand_.read(die, units); }
   void erase(Block block) { ssd_.nand_.erase(block); }
@@ -75,10 +80,11 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
       placement_(find_placement(p.placement)),
       trim_(make_trim_policy(p.trim.policy, p.trim, trim_drive(p))),
       ftl_(Geometry(p.geometry), p.ftl, in_pages(p, p.ranges)),
+      slc_(make_slc_policy(p.slc, ftl_.geometry())),
       nand_(ftl_.geometry(), p.nand),
       link_time_(p.link_rate),
       buffer_units_(static_cast<std::uint32_t>(p.write_buffer / p.geometry.map_unit)),
-      slc_left_(p.slc_cache) {
+      trimmed_(ftl_.geometry()) {
   adopt(p.ranges);
 }
 
@@ -116,13 +122,35 @@ void Ssd::wake(Nanos now) {
 // What the drive had to decide before a command that comes now.
 void Ssd::arrive(Nanos now) {
   apply_steps_until(now);
-  if (parameters_.background_gc || parameters_.slc_cache.count() > 0) idle_until(now);
+  if (parameters_.background_gc || slc_) idle_until(now);
   nand_.present(now);
 }
 
 void Ssd::expect(const Request& request) {
   if (request.op == Op::flush) return;
   ftl_.expect(ftl_.geometry().lpn_of(to_bytes(request.lba)));
+}
+
+void Ssd::expect_next(const Request& request) {
+  if (request.op == Op::flush) return;
+  expect_units({request.lba, request.lba + std::min(request.sectors, kExpected)});
+}
+
+// What these units' places are asked when they are read or written again: a word of bits and a
+// count or two for each place that is not beside the one before.
+void Ssd::expect_units(const Extent& extent) const {
+  const Geometry& geometry = ftl_.geometry();
+  const Lpn first = geometry.lpn_of(to_bytes(extent.begin));
+  const Lpn last = geometry.lpn_of(to_bytes(extent.end) - Bytes{1});
+  Slot before = kNoSlot;
+  for (Lpn lpn = first; lpn <= last; ++lpn) {
+    const Slot slot = ftl_.map().find(lpn);
+    if (slot == kNoSlot || PageMap::are_beside(slot, before)) continue;
+    before = slot;
+    const Block block = geometry.block_of(slot);
+    ftl_.map().expect_release(slot, block);
+    nand_.expect(block);
+  }
 }
 
 Nanos Ssd::serve(const Request& request, Nanos begin) {
@@ -159,6 +187,7 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes first = to_bytes(request.lba);
   const Bytes last = first + to_bytes(request.sectors);
+  if (last - first > geometry.page()) expect_units({request.lba, request.lba + request.sectors});
   firmware_free_ +=
       trim_->reading({request.lba, request.lba + request.sectors}, *this, counters_.trim);
   begin = firmware_free_;
@@ -168,12 +197,11 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
     const Lpn lpn = geometry.lpn_of(at);
     const Slot slot = ftl_.map().find(lpn);
     Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
+    // From the page's first slot on; none is as far behind it as an unmapped unit's.
+    const Slot page = slot == kNoSlot ? kNoSlot : geometry.first_of_page(slot);
     for (Lpn next = lpn + 1; to < last; ++next) {
       const Slot other = ftl_.map().find(next);
-      const bool same_page =
-          slot == kNoSlot ? other == kNoSlot
-                          : other != kNoSlot && geometry.page_of(other) == geometry.page_of(slot);
-      if (!same_page) break;
+      if (slot == kNoSlot ? other != kNoSlot : other - page >= geometry.slots_per_page()) break;
       to = std::min(last, geometry.unit() * (std::int64_t{next} + 1));
     }
     end = std::max(end, over_link(to - at, read_page(to - at, slot, begin)));
@@ -199,6 +227,7 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
   const Bytes last = to_bytes(request.lba + request.sectors);
   const Extent written{request.lba, request.lba + request.sectors};
   const Extent touched = in_units(written);
+  if (written.length() > to_sectors(geometry.unit())) expect_units(written);
   // The rest of a unit that is written in part is read before.
   if (touched.begin < written.begin || written.end < touched.end) {
     firmware_free_ += trim_->reading(touched, *this, counters_.trim);
@@ -213,8 +242,46 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
     // Later than `begin` where TRIMs that were put off stood in the way.
     end = std::max(end, write_unit(destination, lpn, to - at, firmware_free_));
     at = to;
+    if (at + geometry.unit() > last) continue;
+    // The rest of the page that is open now, at once.
+    const std::uint32_t units = plain_units(destination, lpn + 1, geometry.lpn_of(last) - lpn - 1);
+    if (units == 0) continue;
+    const auto written_until = write_units(destination, lpn + 1, units, firmware_free_);
+    if (!written_until) continue;
+    end = std::max(end, *written_until);
+    at += geometry.unit() * units;
+    lpn += units;
   }
   return std::max(end, firmware_free_) + parameters_.write_latency;
+}
+
+// How many units from this one on, at most so many, have their place in the buffer and on the open
+// page already, and replace nothing that is in RAM.
+std::uint32_t Ssd::plain_units(const Destination& destination, Lpn lpn, std::uint32_t most) const {
+  const std::uint32_t room = buffer_units_ - std::min(buffered_, buffer_units_);
+  most = std::min({most, room, ftl_.open_units(destination.stream)});
+  for (std::uint32_t units = 0; units < most; ++units) {
+    const Slot old = ftl_.map().find(lpn + units);
+    if (old == kNoSlot) continue;
+    if (nand_.remembers(ftl_.geometry().block_of(old)) || ftl_.in_open_host_page(old)) return units;
+  }
+  return most;
+}
+
+// What `write_unit` does, for all of these; returns when the last of them is in the buffer. Nothing
+// if the link is not free for all of them in a row.
+std::optional<Nanos> Ssd::write_units(const Destination& destination, Lpn lpn, std::uint32_t units,
+                                      Nanos begin) {
+  const Nanos room = std::max(admitted_, begin);
+  const Nanos each = link_time_(ftl_.geometry().unit());
+  const std::optional<Nanos> arrived = link_.take_row(room, each, units);
+  if (!arrived) return std::nullopt;
+  admitted_ = room;
+  buffered_ += units;
+  nand_.set_ready(std::max(*arrived, merged_));
+  Backend backend(*this);
+  ftl_.write_more(backend, lpn, units, destination.stream, destination.label);
+  return arrived;
 }
 
 // Returns when the unit's data is in the buffer.
@@ -246,20 +313,32 @@ Nanos Ssd::merge_read(Slot slot, Nanos begin) {
 
 void Ssd::place(Lpn lpn, const Destination& destination, Nanos ready) {
   nand_.set_ready(ready);
-  choose_slc();
   Backend backend(*this);
-  const std::uint64_t pages = ftl_.counters().host_pages;
   ftl_.write(backend, lpn, destination.stream, destination.label);
-  if (ftl_.counters().host_pages != pages) take_slc(1);
 }
 
-void Ssd::choose_slc() {
-  if (parameters_.slc_cache.count() > 0) nand_.set_slc(slc_left_ >= ftl_.geometry().page());
+Bytes Ssd::unmapped() const {
+  std::int64_t live = 0;
+  for (Group group = 0; group < ftl_.geometry().groups(); ++group) live += ftl_.live_units(group);
+  return capacity() - ftl_.geometry().unit() * live;
 }
 
-void Ssd::take_slc(std::uint64_t pages) {
-  const Bytes page = ftl_.geometry().page();
-  for (; pages > 0 && slc_left_ >= page; --pages) slc_left_ -= page;
+std::uint32_t Ssd::erases_of(Page page) const {
+  const Geometry& geometry = ftl_.geometry();
+  return ftl_.blocks().erases(geometry.block_of(page * geometry.slots_per_page()));
+}
+
+bool Ssd::wanted(Page page) const {
+  const Slot first = page * ftl_.geometry().slots_per_page();
+  for (Slot slot = first; slot < first + ftl_.geometry().slots_per_page(); ++slot) {
+    if (ftl_.map().is_valid(slot)) return true;
+  }
+  return false;
+}
+
+void Ssd::fold(Die die) {
+  nand_.fold(die);
+  ++counters_.folded_pages;
 }
 
 // A place in the buffer for one unit, and from when on. Writes get their places in order.
@@ -275,12 +354,10 @@ Nanos Ssd::admit_unit(Nanos begin) {
 
 void Ssd::pad(Nanos ready) {
   nand_.set_ready(ready);
-  choose_slc();
   const FtlCounters before = ftl_.counters();
   Backend backend(*this);
   ftl_.pad_host_pages(backend);
   buffered_ += static_cast<std::uint32_t>(ftl_.counters().padded_units - before.padded_units);
-  take_slc(ftl_.counters().host_pages - before.host_pages);
 }
 
 Nanos Ssd::flush(Nanos begin) {
@@ -354,13 +431,7 @@ void Ssd::idle_until(Nanos now) {
 
 bool Ssd::work_when_idle(Nanos when) {
   nand_.set_ready(when);
-  if (slc_left_ + ftl_.geometry().page() <= parameters_.slc_cache) {
-    nand_.fold(fold_die_);
-    fold_die_ = fold_die_ + 1 == ftl_.geometry().dies() ? 0 : fold_die_ + 1;
-    slc_left_ += ftl_.geometry().page();
-    ++counters_.folded_pages;
-    return true;
-  }
+  if (slc_ && slc_->fold_idle(*this)) return true;
   if (!parameters_.background_gc) return false;
   Backend backend(*this);
   return ftl_.collect_ahead(backend, ftl_.reserve_blocks() + parameters_.background_target);
@@ -450,15 +521,14 @@ void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed)
   if (filled > 0) {
     write_at_random(ftl_, filled, static_cast<std::uint64_t>(overwrites * filled), random);
   }
-  // What went through the SLC cache is still there, since the drive has not been idle.
   const auto written = static_cast<std::int64_t>(ftl_.counters().host_units - before);
-  slc_left_ = std::max(slc_left_ - ftl_.geometry().unit() * written, Bytes{0});
+  if (slc_) slc_->conditioned(ftl_.geometry().unit() * written);
   conditioned();
 }
 
 void Ssd::to_steady_state(std::uint64_t seed) {
   reach_steady_state(ftl_, parameters_.geometry, parameters_.ftl, seed);
-  slc_left_ = Bytes{0};
+  if (slc_) slc_->conditioned(capacity());
   conditioned();
 }
 
@@ -504,6 +574,7 @@ void Ssd::slow_die(std::int64_t die, std::int64_t thousandths, Nanos now) {
 void Ssd::reset_counters() {
   counters_ = {};
   trim_->reset_status();
+  if (slc_) slc_->reset_status();
   ftl_.reset_counters();
   nand_.reset_counters();
 }
@@ -515,8 +586,8 @@ void Ssd::archive(Archive& a) {
   archive_trim(a);
   a.one(counters_);
   link_.archive(a);
-  a.all(buffered_, admitted_, merged_, slc_left_, fold_die_, firmware_free_, last_done_,
-        quiet_since_);
+  if (slc_) slc_->archive(a);
+  a.all(buffered_, admitted_, merged_, firmware_free_, last_done_, quiet_since_);
   unanswered_.archive(a);
   trimmed_.archive(a);
 }

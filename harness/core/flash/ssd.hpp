@@ -27,7 +27,9 @@
 #include "flash/lane.hpp"
 #include "flash/nand.hpp"
 #include "flash/policy/placement.hpp"
+#include "flash/policy/slc.hpp"
 #include "flash/policy/trim.hpp"
+#include "flash/unit_set.hpp"
 
 namespace flashlab::flash {
 
@@ -49,7 +51,7 @@ struct SsdParameters {
   Nanos write_latency;
   Bytes write_buffer;
   bool power_loss_protection = false;
-  Bytes slc_cache;
+  SlcParameters slc;
   FtlParameters ftl;
   std::string placement = "none";
   TrimParameters trim;
@@ -71,7 +73,7 @@ struct SsdCounters {
   TrimCounters trim;
 };
 
-class Ssd final : public DeviceModel, private TrimTarget {
+class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
  public:
   // Throws OperatingError for parameters that no drive can have.
   Ssd(const SsdParameters& parameters, Host& host);
@@ -85,6 +87,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
   void expect(const Request& request) override;
+  void expect_next(const Request& request) override;
   // Also clears all counters.
   void assume_written(const Extent& extent) override;
   std::vector<Extent> in_doubt(Nanos now) override;
@@ -116,6 +119,10 @@ class Ssd final : public DeviceModel, private TrimTarget {
   [[nodiscard]] const SsdCounters& counters() const { return counters_; }
   // Null where the TRIM policy puts nothing off.
   [[nodiscard]] std::unique_ptr<TrimDelayStatus> trim_status() const { return trim_->status(); }
+  // Null where the SLC policy has nothing to say beyond the counters.
+  [[nodiscard]] std::optional<SlcStatus> slc_status() const {
+    return slc_ ? slc_->status() : std::nullopt;
+  }
   [[nodiscard]] const Ftl& ftl() const { return ftl_; }
   [[nodiscard]] const Nand& nand() const { return nand_; }
   [[nodiscard]] const SsdParameters& parameters() const { return parameters_; }
@@ -132,12 +139,17 @@ class Ssd final : public DeviceModel, private TrimTarget {
     Nanos done;
   };
 
+  void expect_units(const Extent& extent) const;
   Nanos serve(const Request& request, Nanos begin);
   Nanos read(const Request& request, Nanos begin);
   Nanos read_page(Bytes bytes, Slot slot, Nanos begin);
   [[nodiscard]] Nanos command_time(Op op) const;
   Nanos write(const Request& request, Nanos begin);
   Nanos write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nanos begin);
+  [[nodiscard]] std::uint32_t plain_units(const Destination& destination, Lpn lpn,
+                                          std::uint32_t most) const;
+  std::optional<Nanos> write_units(const Destination& destination, Lpn lpn, std::uint32_t units,
+                                   Nanos begin);
   Nanos merge_read(Slot slot, Nanos begin);
   Nanos flush(Nanos begin);
   Nanos trim(const Request& request, Nanos begin);
@@ -146,8 +158,11 @@ class Ssd final : public DeviceModel, private TrimTarget {
   [[nodiscard]] Extent in_units(const Extent& extent) const;
   Nanos admit_unit(Nanos begin);
   void place(Lpn lpn, const Destination& destination, Nanos ready);
-  void choose_slc();
-  void take_slc(std::uint64_t pages);
+  [[nodiscard]] const Geometry& slc_geometry() const override { return ftl_.geometry(); }
+  [[nodiscard]] Bytes unmapped() const override;
+  [[nodiscard]] std::uint32_t erases_of(Page page) const override;
+  [[nodiscard]] bool wanted(Page page) const override;
+  void fold(Die die) override;
   void restart(Nanos now) override;
   void conditioned();
   void pad(Nanos ready);
@@ -169,6 +184,7 @@ class Ssd final : public DeviceModel, private TrimTarget {
   std::vector<RangeStream> ranges_;  // of parameters_, for the policy
   std::unique_ptr<TrimPolicy> trim_;
   Ftl ftl_;
+  std::unique_ptr<SlcPolicy> slc_;  // null: no cache
   Nand nand_;
   SsdCounters counters_;
   Lane link_;
@@ -177,13 +193,11 @@ class Ssd final : public DeviceModel, private TrimTarget {
   std::uint32_t buffered_ = 0;  // units in it, open pages included
   Nanos admitted_;              // when the last of them got its place
   Nanos merged_;                // when the last merge read ends: its page must wait for it
-  Bytes slc_left_;
-  Die fold_die_ = 0;
   Nanos firmware_free_;
   Nanos last_done_;  // of all commands so far
   Nanos quiet_since_;
   Ring<Recent> unanswered_;  // writes and TRIMs, by submission
-  ExtentSet trimmed_;        // since the last flush
+  UnitSet trimmed_;          // since the last flush
 };
 
 }  // namespace flashlab::flash

@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "base/check.hpp"
 #include "flash/timeless.hpp"
@@ -38,16 +40,33 @@ void overwrite_until_steady(Ftl& ftl, Lpn count, Prng& random) {
 class Permutation {
  public:
   Permutation(std::uint64_t count, std::uint64_t seed)
-      : count_(count), half_((std::bit_width(count) + 1) / 2), seed_(seed) {}
+      : count_(count),
+        half_(static_cast<std::uint64_t>(std::bit_width(count) + 1) / 2),
+        seed_(seed) {}
 
-  [[nodiscard]] Lpn operator()(std::uint64_t i) const {
-    do {
-      i = once(i);
-    } while (i >= count_);
-    return static_cast<Lpn>(i);
+  // Of first + each of `numbers`, in their place. All take a step before one takes the next: no
+  // branch depends on where a walk ends.
+  void operator()(std::uint64_t first, std::span<Lpn> numbers) {
+    walking_.clear();
+    for (std::size_t i = 0; i < numbers.size(); ++i) walking_.push_back({first + numbers[i], i});
+    while (!walking_.empty()) {
+      std::size_t outside = 0;
+      for (const Walk& walk : walking_) {
+        const Walk next{once(walk.at), walk.of};
+        numbers[next.of] = static_cast<Lpn>(next.at);
+        walking_[outside] = next;
+        outside += next.at >= count_ ? 1 : 0;
+      }
+      walking_.resize(outside);
+    }
   }
 
  private:
+  struct Walk {
+    std::uint64_t at;
+    std::size_t of;
+  };
+
   [[nodiscard]] std::uint64_t once(std::uint64_t i) const {
     const std::uint64_t mask = (std::uint64_t{1} << half_) - 1;
     std::uint64_t left = i >> half_;
@@ -63,6 +82,7 @@ class Permutation {
   std::uint64_t count_;
   std::uint64_t half_;
   std::uint64_t seed_;
+  std::vector<Walk> walking_;
 };
 
 GeometryParameters one_group(const GeometryParameters& p, const Geometry& whole, Lpn lpns) {
@@ -92,11 +112,11 @@ void reach_steady_state(Ftl& ftl, const GeometryParameters& geometry,
   FLASHLAB_CHECK(one.geometry().blocks() == whole.blocks_per_group());
   write_in_order(one, each);
   overwrite_until_steady(one, each, random);
-  const Permutation deal(std::uint64_t{each} * whole.groups(), random.next());
+  Permutation deal(std::uint64_t{each} * whole.groups(), random.next());
   for (Group group = 0; group < whole.groups(); ++group) {
     write_at_random(one, each, each / kApart, random);
     while (one.has_open_host_page()) write_at_random(one, each, 1, random);
-    ftl.adopt(one, group, [&](Lpn lpn) { return deal(std::uint64_t{each} * group + lpn); });
+    ftl.adopt(one, group, [&](std::span<Lpn> pages) { deal(std::uint64_t{each} * group, pages); });
   }
   Timeless timeless;
   for (Lpn lpn = each * whole.groups(); lpn < whole.lpns(); ++lpn) {

@@ -35,6 +35,7 @@ void BlockLayer::submit(std::uint32_t user, std::uint32_t io, const Request& req
     part.sectors = std::min(left, most);
     ++parts_left_[io];
     ++outstanding_[static_cast<std::size_t>(request.op)];
+    device_.expect(part);
     scheduler_->add({user, io, part}, now);
     part.lba = part.lba + part.sectors;
     left -= part.sectors;

@@ -83,6 +83,8 @@ void describe(V& v, JournalParameters& p) {
   v.required("journal_stream", p.stream, "of what goes to the ring");
   v.required("commit_ns", p.commit_interval, "a transaction takes what happens within it");
   v.required("dirty_expire_ns", p.expire, "how long a block may be dirty");
+  v.optional("flusher_interval_ns", p.flusher_interval,
+             "the kernel looks for such blocks so often");
 }
 
 template <class V>
@@ -125,8 +127,13 @@ void describe(V& v, Parameters& p) {
   v.optional("discard", p.discard, "none, synchronous, asynchronous");
   v.optional("commit_ns", p.commit, "the mount option");
   v.optional("preallocation_bytes", p.preallocation, "of each new file; 0: none");
+  v.optional("preallocate_again", p.preallocate_again,
+             "a file that has used up what it was given is given as much again");
   v.optional("journal_bytes", p.journal, "in the middle of the device");
   v.optional("occupied_bytes", p.occupied, "other files, from the beginning on, which stay");
+  v.optional("times", p.times, "a write changes its file's times: the next commit has its inode");
+  v.optional("occupied_piece_bytes", p.occupied_piece,
+             "these lie everywhere instead, in pieces of this size; 0: in one");
   describe(v, p.rules);
 }
 
@@ -134,6 +141,7 @@ template <class V>
 void count(V& v, const Counters& c) {
   v("files", c.files);
   v("extents", c.extents);
+  v("given_back_blocks", c.given_back_blocks);
   v("commits", c.commits);
   v("journal_blocks", c.journal_blocks);
   v("discards", c.discards);

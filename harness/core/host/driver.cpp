@@ -10,6 +10,8 @@ namespace {
 
 // A request is announced to the device this many requests ahead (DeviceModel::expect).
 constexpr std::size_t kLookAhead = 16;
+// And once more this many ahead (DeviceModel::expect_next).
+constexpr std::size_t kNext = 8;
 constexpr std::uint64_t kCancelEvery = 4096;
 
 // Whatever the numbers are: a sum that overflows would pass.
@@ -37,6 +39,7 @@ struct Driver::Active {
     Request& slot = ahead[issued++ % kLookAhead];
     const Request request = slot;
     slot = draw();
+    device.expect_next(ahead[(issued + kNext) % kLookAhead]);
     return request;
   }
   [[nodiscard]] bool wants_more(Nanos now) const {
@@ -156,6 +159,10 @@ void Driver::play(std::span<const TimedRequest> requests, const Cancel& cancel) 
     if (const std::size_t ahead = i + kLookAhead;
         ahead < requests.size() && lies_within(requests[ahead].request, capacity)) {
       device_->expect(requests[ahead].request);
+    }
+    if (const std::size_t ahead = i + kNext;
+        ahead < requests.size() && lies_within(requests[ahead].request, capacity)) {
+      device_->expect_next(requests[ahead].request);
     }
     const TimedRequest& next = requests[i];
     require(next.request.op == Op::flush || lies_within(next.request, capacity),

@@ -25,6 +25,8 @@ class FileSystem {
   // place); somebody has again.
   virtual void close(FileId /*file*/, bool /*clean*/) {}
   virtual void open(FileId /*file*/) {}
+  // A process has written into it; its times have changed.
+  virtual void written(FileId /*file*/) {}
   // The blocks [begin, begin + blocks) are about to be written; the file is `length` blocks long by
   // now. Those that have no place yet get one. Throws OperatingError (disk_full).
   virtual void allocate(FileId file, std::int64_t begin, std::int64_t blocks,

@@ -10,7 +10,6 @@ namespace flashlab::host {
 namespace {
 
 constexpr std::int64_t kLeastBlocks = 64;
-constexpr Nanos kFlusherInterval{1'000'000'000};
 constexpr std::size_t kWriteBackAtOnce = 1024;
 
 }  // namespace
@@ -26,6 +25,7 @@ Jbd2::Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<Bu
       requested_list_(machine),
       room_list_(machine) {
   require(parameters.blocks >= kLeastBlocks, "journal: at least 64 blocks");
+  require(parameters.flusher_interval > Nanos{0}, "flusher_interval must be more than 0");
   Buffer buffers = 0;
   for (const BufferRegion& region : regions_) {
     first_.push_back(buffers);
@@ -203,7 +203,7 @@ void Jbd2::write_ring(Process self, std::int64_t blocks) {
 
 void Jbd2::write_back_until_stopped(Process self) {
   while (!stopped_) {
-    machine_.sleep_until(self, machine_.now() + kFlusherInterval);
+    machine_.sleep_until(self, machine_.now() + parameters_.flusher_interval);
     if (!running_.buffers.empty() &&
         running_.begun + parameters_.commit_interval <= machine_.now()) {
       request_commit(running_.tid);

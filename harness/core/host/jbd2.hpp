@@ -32,8 +32,9 @@ struct JournalParameters {
   std::int64_t blocks = 0;  // of the ring, with its superblock
   StreamId stream = 0;
   Nanos commit_interval;
-  Nanos expire;                       // how long a block may be dirty
-  std::int64_t tags_per_block = 254;  // what a descriptor block has room for
+  Nanos expire;                           // how long a block may be dirty
+  Nanos flusher_interval{1'000'000'000};  // how often somebody looks for such
+  std::int64_t tags_per_block = 254;      // what a descriptor block has room for
 };
 
 // Blocks of the file system that belong together: each buffer is dirtied and written as a whole.

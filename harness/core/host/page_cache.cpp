@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#include <span>
 
 #include "base/check.hpp"
 #include "host/in_turn.hpp"
@@ -17,6 +19,7 @@ constexpr std::uint8_t kDirty = 2;    // must be written
 constexpr std::uint8_t kReading = 4;  // under way; `stamp` is the I/O
 constexpr std::uint8_t kWriting = 8;  // being written back
 constexpr std::uint8_t kMarker = 16;  // reading it starts the next window
+constexpr std::uint8_t kAll = 31;
 constexpr FileId kElsewhere = UINT32_MAX;
 constexpr Process kFlusher = UINT32_MAX;  // on whose behalf the kernel writes back
 constexpr std::int64_t kNowhere = -1;
@@ -26,6 +29,39 @@ constexpr Bytes kFirstBandwidth = 100_MiB;    // per second, before anything was
 constexpr Nanos kBandwidthInterval = 200_ms;  // at which it is measured
 
 std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+// Most of what is asked for at once is in one state: looked at, and changed, in vectors.
+using Flags = std::span<std::uint8_t>;
+
+// Flags that some of these blocks have.
+std::uint8_t any_of(Flags row) {
+  std::uint8_t any = 0;
+  for (const std::uint8_t flags : row) any |= flags;
+  return any;
+}
+
+// How many of these blocks have that flag, one bit.
+std::int64_t with(Flags row, std::uint8_t flag) {
+  std::int64_t count = 0;
+  for (const std::uint8_t flags : row) count += (flags & flag) != 0 ? 1 : 0;
+  return count;
+}
+
+void change(Flags row, std::uint8_t cleared, std::uint8_t set) {
+  for (std::uint8_t& flags : row) flags = static_cast<std::uint8_t>((flags & ~cleared) | set);
+}
+
+// How many from the first one on have `wanted` of the flags that are looked at, and no others.
+std::int64_t leading(Flags row, std::uint8_t looked_at, std::uint8_t wanted) {
+  constexpr std::uint64_t kEach = 0x0101010101010101;
+  std::size_t n = 0;
+  for (std::uint64_t word = 0; n + sizeof(word) <= row.size(); n += sizeof(word)) {
+    std::memcpy(&word, row.data() + n, sizeof(word));
+    if ((word & looked_at * kEach) != wanted * kEach) break;
+  }
+  while (n < row.size() && (row[n] & looked_at) == wanted) ++n;
+  return static_cast<std::int64_t>(n);
+}
 
 }  // namespace
 
@@ -41,6 +77,20 @@ struct PageCache::File {
   std::int64_t ios = 0;  // under way
 
   [[nodiscard]] std::int64_t blocks() const { return static_cast<std::int64_t>(flags.size()); }
+  [[nodiscard]] Flags row(std::int64_t begin, std::int64_t blocks) {
+    return std::span(flags).subspan(at(begin), at(blocks));
+  }
+
+  // Sets or clears the bits of `dirty`.
+  void mark(std::int64_t begin, std::int64_t blocks, bool is_dirty) {
+    for (std::int64_t block = begin; block < begin + blocks;) {
+      const std::int64_t length = std::min(64 - block % 64, begin + blocks - block);
+      const std::uint64_t bits = ~std::uint64_t{0} >> (64 - length) << (block % 64);
+      std::uint64_t& word = dirty[at(block / 64)];
+      word = is_dirty ? word | bits : word & ~bits;
+      block += length;
+    }
+  }
 
   void grow(std::int64_t blocks) {
     if (blocks <= this->blocks()) return;
@@ -131,11 +181,15 @@ FileId PageCache::create() {
 
 void PageCache::remove(FileId id) {
   File& file = *files_[id];
-  for (std::uint8_t& flags : file.flags) {
-    // What the device is busy with is forgotten when it has ended.
-    if (flags & (kReading | kWriting)) continue;
-    if (flags & kCached) --resident_;
-    flags = 0;
+  if (file.ios == 0) {
+    resident_ -= with(file.flags, kCached);
+  } else {
+    for (std::uint8_t& flags : file.flags) {
+      // What the device is busy with is forgotten when it has ended.
+      if (flags & (kReading | kWriting)) continue;
+      if (flags & kCached) --resident_;
+      flags = 0;
+    }
   }
   dirty_ -= file.dirty_blocks;
   file.dirty_blocks = 0;
@@ -190,15 +244,18 @@ void PageCache::read(Process self, FileId id, std::int64_t begin, std::int64_t b
   if (file.read_ahead.size() <= at((begin + blocks - 1) / per_segment_)) {
     file.read_ahead.resize(at((begin + blocks - 1) / per_segment_ + 1));
   }
-  std::int64_t segment = begin / per_segment_;
-  std::int64_t in_segment = begin % per_segment_;
-  for (std::int64_t block = begin; block < begin + blocks; ++block, ++in_segment) {
-    if (in_segment == per_segment_) {
-      ++segment;
-      in_segment = 0;
+  for (std::int64_t block = begin; block < begin + blocks;) {
+    const std::int64_t segment = block / per_segment_;
+    const std::int64_t end = std::min(begin + blocks, (segment + 1) * per_segment_);
+    // These are there, and none starts a window.
+    constexpr std::uint8_t kOfReaders = kCached | kReading | kMarker;
+    std::int64_t now = leading(file.row(block, end - block), kOfReaders, kCached);
+    if (now == 0) {
+      bring(self, file, block);
+      now = 1;
     }
-    if (file.flags[at(block)] != kCached) bring(self, file, block);
-    file.read_ahead[at(segment)].read(in_segment);
+    block += now;
+    file.read_ahead[at(segment)].read(block - 1 - segment * per_segment_);
   }
   touch(id, begin, blocks);
 }
@@ -302,17 +359,12 @@ void PageCache::start_io(Process self, FileId id, Op op, std::int64_t begin, con
   } else {
     counters_.device_write_blocks += static_cast<std::uint64_t>(blocks);
   }
-  for (std::int64_t block = begin; block < begin + blocks; ++block) {
-    if (op == Op::read) {
-      file.flags[at(block)] = kReading;
-      file.stamps[at(block)] = io;
-    } else {
-      std::uint8_t& flags = file.flags[at(block)];
-      flags = static_cast<std::uint8_t>((flags & ~kDirty) | kWriting);
-      file.dirty[at(block / 64)] &= ~(std::uint64_t{1} << (block % 64));
-    }
-  }
-  if (op == Op::write) {
+  if (op == Op::read) {
+    std::ranges::fill(file.row(begin, blocks), kReading);
+    std::fill_n(file.stamps.begin() + begin, blocks, io);
+  } else {
+    change(file.row(begin, blocks), kDirty, kWriting);
+    file.mark(begin, blocks, false);
     file.dirty_blocks -= blocks;
     dirty_ -= blocks;
     writing_ += blocks;
@@ -330,14 +382,12 @@ void PageCache::io_done(std::uint32_t index) {
 
 void PageCache::read_done(const Io& io) {
   File& file = *files_[io.file];
-  for (std::int64_t block = io.begin; block < io.begin + io.blocks; ++block) {
-    std::uint8_t& flags = file.flags[at(block)];
-    flags = static_cast<std::uint8_t>((flags & ~kReading) | kCached);
-    if (file.removed) flags = 0;
-  }
+  const Flags row = file.row(io.begin, io.blocks);
   if (file.removed) {
+    std::ranges::fill(row, std::uint8_t{0});
     resident_ -= io.blocks;
   } else {
+    change(row, kReading, kCached);
     touch(io.file, io.begin, io.blocks);
   }
   --file.ios;
@@ -347,13 +397,18 @@ void PageCache::read_done(const Io& io) {
 
 void PageCache::write_done(const Io& io) {
   File& file = *files_[io.file];
-  for (std::int64_t block = io.begin; block < io.begin + io.blocks; ++block) {
-    std::uint8_t& flags = file.flags[at(block)];
-    flags &= static_cast<std::uint8_t>(~kWriting);
-    if (file.removed) flags = 0;
-    if (flags & kDirty) mark_dirty(file, block);
+  const Flags row = file.row(io.begin, io.blocks);
+  if (file.removed) {
+    std::ranges::fill(row, std::uint8_t{0});
+    resident_ -= io.blocks;
+  } else {
+    change(row, kWriting, 0);
+    if (any_of(row) & kDirty) {
+      for (std::int64_t block = io.begin; block < io.begin + io.blocks; ++block) {
+        if (file.flags[at(block)] & kDirty) mark_dirty(file, block, 1);
+      }
+    }
   }
-  if (file.removed) resident_ -= io.blocks;
   writing_ -= io.blocks;
   --file.ios;
   settle(io.file);
@@ -417,6 +472,17 @@ std::int64_t PageCache::evict(const Touched& oldest) {
   // The file may be gone, and another have its name.
   const std::int64_t end = std::min(oldest.begin + oldest.blocks, file.blocks());
   const std::uint32_t* const stamps = file.stamps.data();
+  std::int64_t last_touched = 0;
+  for (std::int64_t block = oldest.begin; block < end; ++block) {
+    last_touched += stamps[block] == oldest.stamp ? 1 : 0;
+  }
+  if (last_touched == 0) return 0;
+  const Flags row = file.row(oldest.begin, end - oldest.begin);
+  // Nothing of it was used since, and all of it is clean.
+  if (last_touched == end - oldest.begin && leading(row, kAll, kCached) == last_touched) {
+    std::ranges::fill(row, std::uint8_t{0});
+    return last_touched;
+  }
   for (std::int64_t block = oldest.begin; block < end; ++block) {
     if (stamps[block] != oldest.stamp && kept == kNowhere) continue;  // younger by now: most are
     std::uint8_t& flags = file.flags[at(block)];
@@ -442,26 +508,35 @@ void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t 
   cpu_[self] += parameters_.copy_cpu * blocks;
   counters_.written_blocks += static_cast<std::uint64_t>(blocks);
   file.grow(begin + blocks);
-  for (std::int64_t block = begin; block < begin + blocks; ++block) {
-    if (file.flags[at(block)] & kReading) wait_for(self, file, block);
+  const Flags row = file.row(begin, blocks);
+  if (any_of(row) & kReading) {
+    for (std::int64_t block = begin; block < begin + blocks; ++block) {
+      if (file.flags[at(block)] & kReading) wait_for(self, file, block);
+    }
   }
   make_room(blocks);  // now, since others may have taken it meanwhile
-  for (std::int64_t block = begin; block < begin + blocks; ++block) {
-    std::uint8_t& flags = file.flags[at(block)];
-    if (!(flags & kCached)) ++resident_;
-    // The device does not get a block that it is busy with: write_done() sees to it.
-    if (!(flags & (kDirty | kWriting))) mark_dirty(file, block);
-    flags = static_cast<std::uint8_t>((flags | kCached | kDirty) & ~kMarker);
+  resident_ += blocks - with(row, kCached);
+  // The device does not get a block that it is busy with: write_done() sees to it.
+  if (any_of(row) & (kDirty | kWriting)) {
+    for (std::int64_t block = begin; block < begin + blocks; ++block) {
+      if (!(file.flags[at(block)] & (kDirty | kWriting))) mark_dirty(file, block, 1);
+    }
+  } else {
+    mark_dirty(file, begin, blocks);
   }
+  change(row, kMarker, kCached | kDirty);
   touch(id, begin, blocks);
+  places_.written(id);
   if (!writing_back_) begin_write_back();
   hold_back(self);
 }
 
-void PageCache::mark_dirty(File& file, std::int64_t block) {
-  ++dirty_;
-  if (file.dirty_blocks++ == 0) note_dirty(file);
-  file.dirty[at(block / 64)] |= std::uint64_t{1} << (block % 64);
+void PageCache::mark_dirty(File& file, std::int64_t begin, std::int64_t blocks) {
+  dirty_ += blocks;
+  const bool is_first = file.dirty_blocks == 0;
+  file.dirty_blocks += blocks;
+  if (is_first) note_dirty(file);
+  file.mark(begin, blocks, true);
 }
 
 void PageCache::begin_write_back() {
@@ -528,11 +603,9 @@ bool PageCache::write_some(FileId id) {
     file.write_back_at = 0;
     return false;
   }
-  std::int64_t length = 1;
-  while (length < per_request_ && begin + length < file.blocks() &&
-         (file.flags[at(begin + length)] & (kDirty | kWriting)) == kDirty) {
-    ++length;
-  }
+  const std::int64_t most = std::min(per_request_, file.blocks() - begin);
+  const std::int64_t length = leading(file.row(begin, most), kDirty | kWriting, kDirty);
+  FLASHLAB_CHECK(length > 0);
   places_.allocate(id, begin, length, file.blocks());
   const Place place = places_.find(id, begin, length);
   file.write_back_at = begin + place.blocks;

@@ -124,7 +124,7 @@ class PageCache final : private IoOwner {
   std::int64_t evict(const Touched& oldest);
 
   void hold_back(Process self);
-  void mark_dirty(File& file, std::int64_t block);
+  void mark_dirty(File& file, std::int64_t begin, std::int64_t blocks);
   void begin_write_back();
   void write_back();
   bool write_some(FileId id);

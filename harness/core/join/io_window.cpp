@@ -48,7 +48,10 @@ void IoWindow::count(Op op, Bytes offset, Bytes bytes) {
   const auto sectors = static_cast<std::uint64_t>(to_sectors(jump).count());
   ++counts.ios;
   counts.bytes += bytes;
-  ++counts.by_size[std::bit_width(static_cast<std::uint64_t>(bytes.count())) - 1U];
+  // Its type is the argument's before GCC 13, and int by the standard.
+  const auto size_bits =
+      static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes.count())));
+  ++counts.by_size[static_cast<std::size_t>(size_bits - 1)];
   ++counts.by_seek[static_cast<std::size_t>(std::bit_width(sectors))];
   last_end_ = offset + bytes;
 }

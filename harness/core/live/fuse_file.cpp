@@ -8,11 +8,15 @@
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
 #include <linux/falloc.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -169,7 +173,8 @@ fuse_lowlevel_ops operations() {
 class FuseFile::Session {
  public:
   Session(LiveDevice& device, const std::string& path, const std::string& source,
-          std::uint32_t threads) {
+          std::uint32_t threads)
+      : serving_(threads) {
     const std::string options = "-ofsname=" + source + ",subtype=flashlab";
     const char* arguments[] = {"flashlab", options.c_str()};
     fuse_args args = FUSE_ARGS_INIT(2, const_cast<char**>(arguments));
@@ -181,13 +186,20 @@ class FuseFile::Session {
       fuse_session_destroy(session_);
       fail("cannot mount at " + path + ": FUSE needs root and /dev/fuse");
     }
+    let_threads_be_woken();
     for (std::uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
   }
 
+  // The threads end first: with the descriptor that they wait on ends the connection, even if a
+  // mount namespace of somebody else's keeps the mount.
   ~Session() {
     fuse_session_exit(session_);
-    fuse_session_unmount(session_);
+    while (serving_ > 0) {
+      for (std::thread& thread : threads_) ::pthread_kill(thread.native_handle(), kWake);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     for (std::thread& thread : threads_) thread.join();
+    fuse_session_unmount(session_);
     fuse_session_destroy(session_);
   }
 
@@ -197,6 +209,13 @@ class FuseFile::Session {
  private:
   [[noreturn]] static void fail(const std::string& what) {
     throw OperatingError(ErrorKind::target, what);
+  }
+
+  // A signal that does nothing but interrupt a read.
+  static void let_threads_be_woken() {
+    struct sigaction nothing{};
+    nothing.sa_handler = [](int) {};
+    ::sigaction(kWake, &nothing, nullptr);
   }
 
   void serve() {
@@ -209,9 +228,13 @@ class FuseFile::Session {
       fuse_session_process_buf(session_, &buffer);
     }
     std::free(buffer.mem);
+    --serving_;
   }
 
+  static constexpr int kWake = SIGURG;  // ignored by default: nobody else is disturbed
+
   fuse_session* session_ = nullptr;
+  std::atomic<std::uint32_t> serving_;
   std::vector<std::thread> threads_;
 };
 

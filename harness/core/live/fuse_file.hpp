@@ -20,7 +20,7 @@ class FuseFile {
   // build has no libfuse.
   FuseFile(LiveDevice& device, const std::string& path, const std::string& source,
            std::uint32_t threads);
-  // Unmounts. Whoever still has the file open gets errors.
+  // Ends the connection, then unmounts: whoever still has the file open gets errors.
   ~FuseFile();
   FuseFile(const FuseFile&) = delete;
   FuseFile& operator=(const FuseFile&) = delete;

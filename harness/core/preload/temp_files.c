@@ -6,15 +6,19 @@
  * "pgsql_tmp" (docs/papers/trim_fallocate.md, the variant of PostgreSQL with fallocate):
  *
  *   after the open    fallocate(FALLOC_FL_KEEP_SIZE, 0, N): the blocks, not the size
- *   before the close  ftruncate to the size that it has: frees the blocks behind it
+ *   before a read     with FLASHLAB_TEMP_FILE_GIVE_BACK=1, ftruncate to the size that it has: frees
+ *                     the blocks behind it, once, when writing has ended; else they go with the
+ * file
  *
- * Punching a hole there would not free them: ext4 ignores what lies behind the end of a file.
+ * Punching a hole there would not free them: ext4 ignores what lies behind the end of a file. A
+ * close says nothing of a file's end: a server that has too many files open closes some and opens
+ * them again later.
  *
  * If the blocks cannot be had, the open fails with the reason (ENOSPC, EOPNOTSUPP) and the file is
  * gone: a run without preallocation must not pass as one with it. So does every later one of that
  * process: PostgreSQL would go on with temporary files in the database's own folder, which is not
- * on the device under test. If the tail cannot be given back, nothing is said: the server deletes
- * the file next.
+ * on the device under test. If the tail cannot be given back, nothing is said: it goes with the
+ * file.
  *
  * A descriptor is known by its process and by its file, so one that was inherited, or that became
  * another file's unseen (dup2, a call past the C library), is left alone.
@@ -30,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -45,6 +50,7 @@ struct file {
 
 static struct file created[MOST_FILES];
 static off_t wanted_bytes;
+static int gives_back;
 static int refused;
 
 __attribute__((constructor)) static void read_setting(void) {
@@ -56,6 +62,8 @@ __attribute__((constructor)) static void read_setting(void) {
     _exit(2);
   }
   wanted_bytes = (off_t)value;
+  const char* gives = getenv("FLASHLAB_TEMP_FILE_GIVE_BACK");
+  gives_back = gives && !strcmp(gives, "1");
 }
 
 /* The C library's function of that name, which ours stands before. */
@@ -71,8 +79,23 @@ static void* next(const char* name) {
 #define NEXT(name) (__extension__(__typeof__(&name)) next(#name))
 
 static int is_temp_file(const char* path, int flags) {
-  return wanted_bytes && (flags & O_CREAT) && (flags & O_TMPFILE) != O_TMPFILE && path &&
-         strstr(path, "pgsql_tmp");
+  return wanted_bytes && (flags & O_TMPFILE) != O_TMPFILE && path && strstr(path, "pgsql_tmp");
+}
+
+static void remember(int fd, const struct stat* facts) {
+  if (fd >= 0 && fd < MOST_FILES) {
+    created[fd] = (struct file){getpid(), facts->st_dev, facts->st_ino};
+  }
+}
+
+/* Opened again, by a server that had to close it. */
+static void opened_again(int fd) {
+  struct stat facts;
+  int before = errno;
+  if (gives_back && !fstat(fd, &facts) && S_ISREG(facts.st_mode)) {
+    remember(fd, &facts);
+  }
+  errno = before;
 }
 
 /* Returns 0, or what was wrong: now, or the first time that anything was. */
@@ -84,8 +107,8 @@ static int allocate(int fd) {
   while (!refused && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, wanted_bytes)) {
     refused = errno == EINTR ? 0 : errno;
   }
-  if (!refused && fd < MOST_FILES) {
-    created[fd] = (struct file){getpid(), facts.st_dev, facts.st_ino};
+  if (!refused) {
+    remember(fd, &facts);
   }
   return refused;
 }
@@ -93,6 +116,10 @@ static int allocate(int fd) {
 /* What an open returns: `fd`, or -1 with errno and the file deleted. */
 static int opened(int fd, int folder, const char* path, int flags) {
   if (fd < 0 || !is_temp_file(path, flags)) {
+    return fd;
+  }
+  if (!(flags & O_CREAT)) {
+    opened_again(fd);
     return fd;
   }
   int before = errno;
@@ -115,7 +142,7 @@ static void give_back(int fd) {
   created[fd].owner = 0;
   if (file.owner == getpid() && !fstat(fd, &facts) && facts.st_dev == file.device &&
       facts.st_ino == file.inode && ftruncate(fd, facts.st_size)) {
-    /* It is deleted next: see above. */
+    /* It goes with the file: see above. */
   }
   errno = before;
 }
@@ -194,33 +221,27 @@ CREAT(creat64)
 FOPEN(fopen)
 FOPEN(fopen64)
 
-PUBLIC int fclose(FILE* stream) {
-  int fd = fileno(stream);
-  if (fd >= 0 && fd < MOST_FILES && created[fd].owner && !fflush(stream)) {
-    give_back(fd);
+/* The first look at what was written: PostgreSQL reads a batch's file when it is whole. */
+#define READ(name, arguments, passed)      \
+  static __typeof__(&name) next_##name;    \
+  PUBLIC ssize_t name arguments {          \
+    if (!next_##name) {                    \
+      next_##name = NEXT(name); /* dear */ \
+    }                                      \
+    if (gives_back) {                      \
+      give_back(fd);                       \
+    }                                      \
+    return next_##name passed;             \
   }
-  return NEXT(fclose)(stream);
-}
 
-PUBLIC int close(int fd) {
-  give_back(fd);
-  return NEXT(close)(fd);
-}
-
-#if __GLIBC_PREREQ(2, 34)
-PUBLIC int close_range(unsigned int first, unsigned int last, int flags) {
-  if (!(flags & (int)CLOSE_RANGE_CLOEXEC)) {
-    for (unsigned int fd = first; fd <= last && fd < MOST_FILES; fd++) {
-      give_back((int)fd);
-    }
-  }
-  return NEXT(close_range)(first, last, flags);
-}
-
-PUBLIC void closefrom(int first) {
-  for (int fd = first < 0 ? 0 : first; fd < MOST_FILES; fd++) {
-    give_back(fd);
-  }
-  NEXT(closefrom)(first);
-}
-#endif
+ssize_t __pread_chk(int fd, void* to, size_t bytes, off_t at, size_t room);
+ssize_t __pread64_chk(int fd, void* to, size_t bytes, off64_t at, size_t room);
+READ(read, (int fd, void* to, size_t bytes), (fd, to, bytes))
+READ(pread, (int fd, void* to, size_t bytes, off_t at), (fd, to, bytes, at))
+READ(pread64, (int fd, void* to, size_t bytes, off64_t at), (fd, to, bytes, at))
+READ(__pread_chk, (int fd, void* to, size_t bytes, off_t at, size_t room),
+     (fd, to, bytes, at, room))
+READ(__pread64_chk, (int fd, void* to, size_t bytes, off64_t at, size_t room),
+     (fd, to, bytes, at, room))
+READ(preadv, (int fd, const struct iovec* to, int count, off_t at), (fd, to, count, at))
+READ(preadv64, (int fd, const struct iovec* to, int count, off64_t at), (fd, to, count, at))

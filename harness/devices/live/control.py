@@ -7,20 +7,25 @@ The socket may be used by whoever may write to it: root, by its permissions.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import HarnessError, TargetError
+from harness.system import locks
 
 _LONGEST_LINE: Final = 1 << 20
 _PATIENCE_S: Final = 600.0
 _POLL_S: Final = 0.05
+_WAITING: Final = 512
+"""Clients that may wait to be heard, as far as the kernel's own bound (net.core.somaxconn) lets."""
 
 Command = Callable[..., Any]
 
@@ -30,6 +35,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = _WAITING
 
     def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
         self.commands = dict(commands)
@@ -50,14 +56,16 @@ class Server(socketserver.ThreadingUnixStreamServer):
         try:
             asked = json.loads(line)
             command = self.commands[asked.pop("command")]
-        except (ValueError, AttributeError, KeyError):
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             known = ", ".join(sorted(self.commands))
             return {"error": f"no command is in {line[:80]!r}; known: {known}"}
         try:
             return {"ok": command(**asked)}
         except HarnessError as error:
             return {"error": str(error)}
-        except TypeError as error:
+        except OSError as error:
+            return {"error": f"{error.filename or 'the system'}: {error.strerror or error}"}
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             return {"error": f"wrong arguments: {error}"}
 
 
@@ -65,22 +73,22 @@ class _Handler(socketserver.StreamRequestHandler):
     server: Server
 
     def handle(self) -> None:
-        """Lines until the client goes."""
-        while line := self.rfile.readline(_LONGEST_LINE):
-            answer = self.server.answer(line)
-            try:
+        """Lines until the client goes, or sends one that is none."""
+        with contextlib.suppress(OSError):  # the client did not wait
+            while line := self.rfile.readline(_LONGEST_LINE):
+                answer = self.server.answer(line)
                 self.wfile.write(json.dumps(answer).encode() + b"\n")
-            except OSError:  # the client did not wait
-                return
+                if len(line) == _LONGEST_LINE:  # what follows is the rest of it
+                    return
 
 
 def ask(path: Path, command: str, *, patience_s: float = _PATIENCE_S, **arguments: Any) -> Any:
     """Asks a device. Raises TargetError with its answer, or if nobody answers in that time."""
     name = path.parent.name
+    deadline = time.monotonic() + patience_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(patience_s)
         try:
-            client.connect(str(path))
+            _connect(client, path, deadline)
             client.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
             with client.makefile("rb") as answers:
                 line = answers.readline()
@@ -90,13 +98,34 @@ def ask(path: Path, command: str, *, patience_s: float = _PATIENCE_S, **argument
                 f"`harness device remove --force {name}` ends it"
             ) from error
         except OSError as error:
-            raise TargetError(
-                f"{name} does not answer ({error.strerror or error}): if it was killed, "
-                "`harness clean` removes what is left"
-            ) from error
-    if not line:
+            raise TargetError(_unheard(path, error)) from error
+    if not line.endswith(b"\n"):
         raise TargetError(f"{name} ended while it was asked")
     answer = json.loads(line)
     if "error" in answer:
         raise TargetError(str(answer["error"]))
     return answer["ok"]
+
+
+def _connect(client: socket.socket, path: Path, deadline: float) -> None:
+    """Waits where too many others wait already, of which a Unix socket says EAGAIN at once."""
+    while (left_s := deadline - time.monotonic()) > 0:
+        client.settimeout(left_s)
+        try:
+            client.connect(str(path))
+        except BlockingIOError:
+            time.sleep(min(_POLL_S, left_s))
+        else:
+            return
+    raise TimeoutError
+
+
+def _unheard(path: Path, error: OSError) -> str:
+    """Why a device does not answer, and what to do: nothing is to be cleaned of one that lives."""
+    name, why = path.parent.name, error.strerror or error
+    if locks.is_held(path.with_name("lock")):
+        return (
+            f"{name} does not answer ({why}), but its process lives: try again; "
+            f"`harness device remove --force {name}` ends it"
+        )
+    return f"{name} does not answer ({why}): if it was killed, `harness clean` removes what is left"

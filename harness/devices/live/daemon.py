@@ -57,12 +57,13 @@ class Daemon:
             parameters, store_fd=os.dup(self._store_fd), visible_bytes=self._visible
         )
         self._prepare()
-        self._stack.callback(self._save)
         self._front = front.named(place.front)
         self._attached = self._front.attach(
             self._device, place.file, name=place.name, limits=QueueLimits.of(self._profile)
         )
-        self._stack.callback(self._attached.detach)
+        # Saved first: whoever keeps something of the front end cannot keep the state from it.
+        for step in (self._attached.close, self._save, self._attached.detach):
+            self._stack.callback(step)
         made = self._measured()
         self._device.set_honest_flush(spec.honest_flush)
         self._service = Service(made, self._ending.put)

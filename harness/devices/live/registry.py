@@ -252,7 +252,9 @@ def clean(*, everything: bool = False) -> tuple[list[str], list[str]]:
         for prefix in (_NEW, _OLD):
             for unnamed in ROOT.glob(f"{prefix}*"):
                 _delete(unnamed)
-                done.append(f"removed {unnamed}")
+                gone = not os.path.lexists(unnamed)
+                done += [f"removed {unnamed}"] if gone else []
+                failed += [] if gone else [f"{unnamed} cannot be removed"]
         with contextlib.suppress(OSError):
             ROOT.rmdir()
     return done, failed
@@ -272,6 +274,7 @@ def _remove_traces(place: Place) -> list[str]:
     if not place.folder.is_dir():
         return []
     left = place.leftovers()
+    locks.check_holders(place.lock)
     locks.wake_holders(place.lock)
     done = _unmount_while_it_lives(place, left)
     left.abort()  # nothing is left to be written, and its process may wait for itself
@@ -341,6 +344,9 @@ def discard(place: Place) -> None:
 
 def _delete(folder: Path) -> None:
     """Deletes a folder that has no name any more, and what is left mounted in it."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        return
     for point in mounts.below(folder):
         mounts.drop(point)
     shutil.rmtree(folder, ignore_errors=True)

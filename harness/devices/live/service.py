@@ -205,6 +205,11 @@ class Service:
             raise TargetError(f"{self._path} is held by {holders[0].name}: end that first")
         if users := processes.users(self._path):
             raise TargetError(f"{self._path} is open in process {users[0]}: end that first")
+        if users := mounts.users_elsewhere(self._path):
+            who = ", ".join(map(str, users))
+            raise TargetError(
+                f"{self._path} is mounted in another namespace, by process {who}: unmount it there"
+            )
         self._end("remove")
 
     def drop_record(self) -> None:

@@ -22,7 +22,7 @@ class DelayedTrim(Study):
     """The experiment."""
 
     title = "Delayed TRIM in an OpenSSD FTL"
-    notebook = "50_delayed_trim.ipynb"
+    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     roles = (DriveRole("ssd", rotational=False, needs_trim=True),)
     room = staticmethod(real.needed_bytes)

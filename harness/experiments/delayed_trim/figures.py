@@ -35,10 +35,25 @@ _STATES: Final = {"nothing": "#f2f2f2", "data": "#2c6fb5", "trimmed, pending": "
 _LOST: Final = "#c0143c"
 
 
+NEEDS: Final = {
+    "table1": "points of kind table1 (any tier, a drive with TRIM)",
+    "at_once": "points of kinds at_once and table1 (a drive with TRIM)",
+    "shares": "points of kind shares (tier simulated: a kernel's TRIM has one range)",
+    "units": "points of kind units (a board, or a drive with TRIM)",
+    "scenarios": "points of kind scenario (tier simulated: delayed work is stopped in the middle)",
+    "tails": "points of kind tails (a drive with TRIM)",
+    "write_list": "points of kind write_list (tier simulated: tables are the firmware's)",
+    "idle": "points of kind idle (tier simulated: the drive's idle work is its own)",
+    "idle_phase": "points of kind idle_phase (tier simulated: the steps are the firmware's)",
+}
+"""Which points each figure is drawn of, for who has none."""
+
+
 def draw(results: Results) -> dict[str, Figure]:
     """All figures that the results at hand can fill."""
     makers: dict[str, tuple[str, Callable[[pd.DataFrame, Results], Figure]]] = {
         "table1": ("table1", _table1),
+        "at_once": ("at_once", _at_once),
         "shares": ("shares", _shares),
         "units": ("units", _units),
         "scenarios": ("scenario", _scenarios),
@@ -93,6 +108,42 @@ def _table1(rows: pd.DataFrame, results: Results) -> Figure:
 _TABLE1: Final = ("write_with_trim", "trim", "write_only")
 
 
+def _at_once(rows: pd.DataFrame, results: Results) -> Figure:
+    """Writing and trimming side by side: each user's time, and both added as the paper's table has
+    it; crosses: the table.
+    """
+    figure, axes = plots.new(height_in=3.8)
+    names = ("writing", "trimming", "both added")
+    height = 0.8 / len(rows)
+    for number, row in enumerate(rows.itertuples()):
+        places = np.arange(len(names)) + (number - (len(rows) - 1) / 2) * height
+        times = [row.write_ms, row.trim_ms, row.write_ms + row.trim_ms]
+        colour = _POLICIES[str(row.policy)]
+        drawn = axes.barh(places, times, height=0.9 * height, color=colour, label=str(row.policy))
+        axes.bar_label(drawn, [f"{time:,.4g} ms" for time in times], fontsize=8, padding=8)
+    if results.tier == "simulated":
+        paper = _paper()
+        said = [
+            published.value(paper, f"{name}_ms")
+            for name in ("write_with_trim", "trim", "total_with_trim")
+        ]
+        axes.plot(said, range(len(said)), linestyle="none", label="paper", **_CROSS)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.3 * float((rows.write_ms + rows.trim_ms).max()))
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("time (ms)")
+    written, trimmed = (
+        format_bytes(rows[name].max()) for name in ("written_bytes", "trimmed_bytes")
+    )
+    unit = format_bytes(rows.unit_bytes.max())
+    axes.set_title(
+        f"{written} written while {trimmed} are trimmed, in units of {unit}", fontsize="small"
+    )
+    figure.legend(fontsize="small", ncols=3, loc="outside upper right")
+    return figure
+
+
 def _shares(rows: pd.DataFrame, _: Results) -> Figure:
     """The parts of one command's cost; what is done before its answer is framed."""
     figure, axes = plots.new(height_in=3.4)
@@ -134,7 +185,11 @@ _BODY: Final = ("buffer", "map")
 
 
 def _units(rows: pd.DataFrame, _: Results) -> Figure:
-    """The paper's figure 2 for more units: time per file, over the immediate one's."""
+    """The paper's figure 2 for more units: time per file, over the immediate one's.
+
+    The lower part is what both policies do before all else: fetching and handling the command, as
+    in the paper's bars; the upper one is what immediate TRIM does to write buffer and map.
+    """
     if set(rows.policy) == {OWN}:
         return _own_units(rows)
     sizes = sorted(rows.unit_bytes.unique())
@@ -146,7 +201,7 @@ def _units(rows: pd.DataFrame, _: Results) -> Figure:
         handling = 100 * mine.handling_us / base.reindex(sizes)
         rest = 100 * mine.rest_us / base.reindex(sizes)
         colour = _POLICIES[policy]
-        axes.bar(places, handling, width=0.38, color=colour, label=f"{policy}: handling")
+        axes.bar(places, handling, width=0.38, color=colour, label=f"{policy}: fetch, handle")
         drawn = axes.bar(
             places,
             rest,

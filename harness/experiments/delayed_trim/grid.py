@@ -1,6 +1,7 @@
-"""The grid: points of eight kinds, the paper's tables and figure first, then what we add.
+"""The grid: points of nine kinds, the paper's tables and figure first, then what we add.
 
 table1     writes with and without TRIMs, one after the other (the paper's table 1)
+at_once    the same writes and TRIMs side by side, as the paper says that it ran them
 shares     one command of many ranges, its cost by part (table 2)
 units      a file that is trimmed in units of one size (figure 2)
 scenario   the paper's figure 1: a write after a TRIM, and one between two TRIMs
@@ -52,11 +53,15 @@ class _Strict(BaseModel):
 
 
 class Table1(_Strict):
-    """Sequential writes one at a time, then TRIMs of what was written first, one at a time."""
+    """Sequential writes one at a time, then TRIMs of what was written first, one at a time.
+
+    `at_once`: side by side, too; then what is trimmed was written before.
+    """
 
     written: SizeText
     trimmed: SizeText
     unit: SizeText
+    at_once: bool = False
 
 
 class Command(_Strict):
@@ -178,6 +183,13 @@ class Table1Cell(Cell):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AtOnceCell(Table1Cell):
+    """Table 1's writes and TRIMs as two streams, each one request at a time."""
+
+    kind: str = "at_once"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SharesCell(Cell):
     """One command of `ranges` ranges."""
 
@@ -259,7 +271,7 @@ class IdlePhaseCell(Cell):
 KINDS: Final = {
     kind.kind: kind
     for kind in (
-        *(Table1Cell, SharesCell, UnitsCell, ScenarioCell),
+        *(Table1Cell, AtOnceCell, SharesCell, UnitsCell, ScenarioCell),
         *(TailsCell, WriteListCell, IdleCell, IdlePhaseCell),
     )
 }
@@ -291,15 +303,18 @@ def _table1(p: Parameters, device: str) -> Iterator[Cell]:
     if p.table1 is None:
         return
     trimmed = parse_bytes(p.table1.trimmed)
-    settings = [(policy, trimmed) for policy in _delaying(p)] + [(_delaying(p)[0], 0)]
-    for policy, trimmed_bytes in settings:
-        yield Table1Cell(
-            device=device,
-            policy=policy,
-            written_bytes=parse_bytes(p.table1.written),
-            unit_bytes=parse_bytes(p.table1.unit),
-            trimmed_bytes=trimmed_bytes,
-        )
+    with_trim = Table1Cell(
+        device=device,
+        policy=_delaying(p)[0],
+        written_bytes=parse_bytes(p.table1.written),
+        unit_bytes=parse_bytes(p.table1.unit),
+        trimmed_bytes=trimmed,
+    )
+    yield from (replace(with_trim, policy=policy) for policy in _delaying(p))
+    yield replace(with_trim, trimmed_bytes=0)
+    for policy in _delaying(p) if p.table1.at_once else ():
+        values = {**with_trim.values, "policy": policy, "kind": AtOnceCell.kind}
+        yield AtOnceCell.read(values)
 
 
 def _shares(p: Parameters, device: str) -> Iterator[Cell]:

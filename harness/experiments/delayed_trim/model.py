@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from harness.devices.model import Device, Job, Run, waf_of
 from harness.devices.profiles import SsdProfile
@@ -15,6 +17,7 @@ from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point
 from harness.experiments.delayed_trim.grid import (
     BLOCK_BYTES,
+    AtOnceCell,
     Cell,
     IdleCell,
     IdlePhaseCell,
@@ -27,6 +30,7 @@ from harness.experiments.delayed_trim.grid import (
     WriteListCell,
 )
 from harness.tiers.base import Bench
+from harness.tiers.simulated import TRACE_ROWS
 
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 _PARTS: Final = ("command", "buffer", "map")
@@ -70,11 +74,34 @@ def _table1(v: Table1Cell, make: _Make) -> Measurement:
     """One request at a time, as fio's engine `sync` does; TRIMs of what was written first."""
     drive = make()
     unit = v.unit_bytes
-    write = drive.run(_in_order("write", unit, v.written_bytes))
-    trimmed = v.trimmed_bytes
-    trim_s = drive.run(_in_order("trim", unit, trimmed)).elapsed_s if trimmed else 0.0
-    times = {"write_ms": write.elapsed_s * 1e3, "trim_ms": trim_s * 1e3}
-    return Measurement({**times, "total_ms": sum(times.values()), **_later_us(drive)})
+    runs = [drive.run(_in_order("write", unit, v.written_bytes), rows=True)]
+    if v.trimmed_bytes:
+        runs.append(drive.run(_in_order("trim", unit, v.trimmed_bytes), rows=True))
+    spent_ms = [run.elapsed_s * 1e3 for run in runs]
+    times = {"write_ms": spent_ms[0], "trim_ms": sum(spent_ms[1:])}
+    metrics = {**times, "total_ms": sum(spent_ms), **_later_us(drive)}
+    return Measurement(metrics, trace=_trace(runs))
+
+
+def _at_once(v: AtOnceCell, make: _Make) -> Measurement:
+    """Two users, each one request at a time: one writes, the other trims what was there before.
+
+    `write_ms` and `trim_ms` are the sums of each user's latencies, `total_ms` the time until the
+    last answer.
+    """
+    drive = make()
+    unit, trimmed = v.unit_bytes, v.trimmed_bytes // v.unit_bytes * v.unit_bytes
+    drive.run(_in_order("write", unit, trimmed))
+    run = drive.run(
+        _in_order("write", unit, v.written_bytes, trimmed),
+        _in_order("trim", unit, trimmed),
+        rows=True,
+    )
+    times = {
+        f"{op}_ms": run.ops[op].latency_mean_ns * run.ops[op].ios / 1e6 for op in ("write", "trim")
+    }
+    metrics = {**times, "total_ms": run.elapsed_s * 1e3, **_later_us(drive)}
+    return Measurement(metrics, trace=_trace([run]))
 
 
 def _shares(v: SharesCell, make: _Make) -> Measurement:
@@ -95,10 +122,11 @@ def _units(v: UnitsCell, make: _Make) -> Measurement:
     drive = make()
     file, unit = v.file_bytes, v.unit_bytes
     drive.run(_in_order("write", max(unit, 1 << 20), file))
-    drive.run(_in_order("trim", unit, file))
+    run = drive.run(_in_order("trim", unit, file), rows=True)
     later = _later_us(drive)
     parts = parts_us(drive.counters)
-    return Measurement({**parts, **until_answered_us(parts, later), **later})
+    metrics = {**parts, **until_answered_us(parts, later), **later}
+    return Measurement(metrics, trace=_trace([run]))
 
 
 def _scenario(v: ScenarioCell, make: _Make) -> Measurement:
@@ -207,7 +235,7 @@ def _tails(v: TailsCell, make: _Make) -> Measurement:
         duration_s=duration_s,
         interval_s=unit / v.trim_rate_bytes_per_s,
     )
-    run = drive.run(reads, writes, trims)
+    run = drive.run(reads, writes, trims, rows=True)
     busy = sum(value for name, value in run.counters.items() if name.startswith("firmware_"))
     later = _later_us(drive)
     return Measurement(
@@ -219,7 +247,8 @@ def _tails(v: TailsCell, make: _Make) -> Measurement:
             **parts_us(drive.counters),
             **later,
             "firmware_busy_ratio": min(busy / 1e9 / run.elapsed_s, 1.0),
-        }
+        },
+        trace=_trace([run]),
     )
 
 
@@ -241,7 +270,8 @@ def _write_list(v: WriteListCell, make: _Make) -> Measurement:
             queue_depth=_DEPTH,
             requests=v.writes,
             seed=_SEED,
-        )
+        ),
+        rows=True,
     )
     after = drive.counters
     change = {name: after[name] - before[name] for name in after}
@@ -253,7 +283,8 @@ def _write_list(v: WriteListCell, make: _Make) -> Measurement:
             "list_high": after.get("trim_list_entries_high", 0),
             "pending_high": after.get("trim_pending_ranges_high", 0),
             **_later_us(drive),
-        }
+        },
+        trace=_trace([run]),
     )
 
 
@@ -333,7 +364,8 @@ def _idle_phase(v: IdlePhaseCell, make: _Make) -> Measurement:
             "read_p50_us": float(np.quantile(latencies, 0.5)) / 1e3,
             "read_p999_us": float(np.quantile(latencies, 0.999)) / 1e3,
             "read_max_us": float(latencies.max()) / 1e3,
-        }
+        },
+        trace=_trace(waits),
     )
 
 
@@ -369,6 +401,18 @@ def _in_order(op: Any, unit_bytes: int, total_bytes: int, begin_bytes: int = 0) 
         end_bytes=begin_bytes + total_bytes // unit_bytes * unit_bytes,
         requests=total_bytes // unit_bytes,
     )
+
+
+def _trace(runs: Sequence[Run]) -> dict[str, NDArray[Any]]:
+    """Every n-th request of these runs, as they were submitted: submitted_ns, latency_ns, lba,
+    sectors, op (0 read, 1 write, 2 TRIM, 3 flush).
+    """
+    rows = pd.concat([run.rows for run in runs]).sort_values("submitted_ns", kind="stable")
+    rows = rows.iloc[:: -(-len(rows) // TRACE_ROWS)]
+    return {
+        **{name: rows[name].to_numpy() for name in rows if name != "op"},
+        "op": rows["op"].cat.codes.to_numpy(),
+    }
 
 
 def _parameters(drive: Device) -> Any:
@@ -433,6 +477,7 @@ def _latencies_us(run: Run) -> dict[str, float]:
 
 _KINDS: Final[dict[type[Cell], Callable[[Any, _Make], Measurement]]] = {
     Table1Cell: _table1,
+    AtOnceCell: _at_once,
     SharesCell: _shares,
     UnitsCell: _units,
     ScenarioCell: _scenario,

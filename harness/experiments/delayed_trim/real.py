@@ -19,6 +19,7 @@ from harness.errors import BadParameter, TargetError
 from harness.experiments.base import Measurement, Point
 from harness.experiments.delayed_trim.grid import (
     OWN,
+    AtOnceCell,
     Cell,
     Parameters,
     Table1Cell,
@@ -26,7 +27,7 @@ from harness.experiments.delayed_trim.grid import (
     UnitsCell,
 )
 from harness.experiments.delayed_trim.model import later_us, parts_us, until_answered_us
-from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
+from harness.tiers.base import DATA_OFFSET_BYTES, Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import fio
 from harness.workloads.fio import FioOp
 
@@ -41,10 +42,20 @@ _LOOK_S: Final = 0.05
 
 
 def needed_bytes(cell: Cell) -> int:
-    """What is written, at most: the store keeps it in memory. Of other kinds, nothing is."""
+    """What is written, at most: the store keeps it in memory. Of other kinds, nothing is.
+
+    And a header before it: some targets begin with one.
+    """
+    written = _written_bytes(cell)
+    return written + DATA_OFFSET_BYTES if written else 0
+
+
+def _written_bytes(cell: Cell) -> int:
     match cell:
         case TailsCell():
             return 2 * cell.region_bytes
+        case AtOnceCell():
+            return cell.written_bytes + cell.trimmed_bytes
         case Table1Cell():
             return cell.written_bytes
         case UnitsCell():
@@ -87,6 +98,24 @@ def _table1(v: Table1Cell, device: DeviceUnderTest) -> dict[str, float]:
     times = {"write_ms": write_ms, "trim_ms": trim_ms, "total_ms": write_ms + trim_ms}
     _, later = _own_us(_settled(device))
     return {**times, **later}
+
+
+def _at_once(v: AtOnceCell, device: DeviceUnderTest) -> dict[str, float]:
+    """Two of fio's threads, each one request at a time; what is trimmed was written before."""
+    unit, trimmed = v.unit_bytes, v.trimmed_bytes // v.unit_bytes * v.unit_bytes
+    _in_order(device, "write", unit, trimmed)
+    device.begin()
+    with ThreadPoolExecutor(2) as pool:
+        writing = pool.submit(_in_order, device, "write", unit, v.written_bytes, trimmed)
+        trimming = pool.submit(_in_order, device, "trim", unit, trimmed)
+        write_ms, trim_ms = (_total_ms(each.result(), device) for each in (writing, trimming))
+    _, later = _own_us(_settled(device))
+    return {
+        "write_ms": write_ms,
+        "trim_ms": trim_ms,
+        "total_ms": max(write_ms, trim_ms),
+        **later,
+    }
 
 
 def _units(v: UnitsCell, device: DeviceUnderTest) -> dict[str, float]:
@@ -132,11 +161,11 @@ def _tails(v: TailsCell, device: DeviceUnderTest) -> dict[str, float]:
     return {**found, **parts, **later}
 
 
-def _in_order(device: DeviceUnderTest, op: str, unit: int, total: int) -> FioOp:
-    """The first bytes of the device, a unit at a time and one at a time."""
+def _in_order(device: DeviceUnderTest, op: str, unit: int, total: int, begin: int = 0) -> FioOp:
+    """So many bytes of the device, a unit at a time and one at a time."""
     size = total // unit * unit
-    job: _Job = {"rw": op, "bs": unit, "size": size, "direct": 1, "ioengine": "psync", "thread": 1}
-    return _run(device, job)
+    job: _Job = {"rw": op, "bs": unit, "direct": 1, "ioengine": "psync", "thread": 1}
+    return _run(device, {**job, **_within(begin, size)})
 
 
 def _within(begin: int, length: int) -> _Job:
@@ -196,6 +225,7 @@ def _settled(device: DeviceUnderTest) -> dict[str, int]:
 
 _KINDS: Final[dict[type[Cell], Callable[[Any, DeviceUnderTest], dict[str, float]]]] = {
     Table1Cell: _table1,
+    AtOnceCell: _at_once,
     UnitsCell: _units,
     TailsCell: _tails,
 }

@@ -19,7 +19,7 @@ class DeviceModels(Study):
     """The experiment."""
 
     title = "The device models, beside theory"
-    notebook = "05_device_models.ipynb"
+    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": run.run})
 
 

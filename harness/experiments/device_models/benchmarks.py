@@ -245,8 +245,8 @@ def _steady_error(folder: Path) -> float:
 def _preconditioning(folder: Path) -> Iterator[Goal]:
     runs = [_apart(_steady_512, folder) for _ in range(3)]
     name = "512 GiB to steady state"
-    yield Goal(name, "s", "<= 20", _COMMAND, [seconds for seconds, _ in runs])
-    yield Goal(f"{name}: peak memory", "GB", "<= 3", _COMMAND, [memory for _, memory in runs])
+    yield Goal(name, "s", "<= 10", _COMMAND, [seconds for seconds, _ in runs])
+    yield Goal(f"{name}: peak memory", "GB", "<= 1", _COMMAND, [memory for _, memory in runs])
     yield Goal(
         "WAF after it against WAF after eight overwrites, 8 GiB",
         "ratio",

@@ -23,6 +23,18 @@ _LINES: Final = {"mean": "-", "p99": "--", "p999": ":"}
 _POINTS_ONLY: Final = {"linestyle": "none", "markersize": 5}
 
 
+NEEDS: Final = {
+    "write_amplification": "points of kind waf (tier simulated)",
+    "hot_and_cold": "points of kind hot_cold (tier simulated)",
+    "warm_up": "points of kind warm_up (tier simulated)",
+    "load": "points of kind load (tier simulated)",
+    "trim": "points of kind trim (tier simulated)",
+    "seek_distance": "points of kind disk_seek (tier simulated)",
+    "queue_order": "points of kind disk_queue (tier simulated)",
+}
+"""Which points each figure is drawn of, for who has none."""
+
+
 def draw(results: Results) -> dict[str, Figure]:
     """All figures that the results at hand can fill."""
     makers: dict[str, tuple[str, Callable[[pd.DataFrame, Results], Figure]]] = {

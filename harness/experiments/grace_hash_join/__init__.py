@@ -23,11 +23,15 @@ class GraceHashJoin(Study):
     """The experiment."""
 
     title = "Grace hash join on HDD and SSD"
-    notebook = "10_grace_hash_join.ipynb"
+    figure_needs = figures.NEEDS
     runs = MappingProxyType(dict.fromkeys(("simulated", "emulated", "hardware"), run.run))
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
     room = staticmethod(run.needed_bytes)
     """For both inputs and every user's partitions."""
+
+    def role(self, device: str, *, rotational: bool | None) -> str:
+        """The paper has a disk and a flash drive."""
+        return device if rotational is None else "hdd" if rotational else "ssd"
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """Every combination that a figure, a claim or a variant needs, each once."""

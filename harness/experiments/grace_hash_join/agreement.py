@@ -23,8 +23,8 @@ from harness.experiments.this_machine import write_bare_profile
 from harness.paths import Project
 from harness.tiers.base import DATA_OFFSET_BYTES
 from harness.tiers.hardware import write_records
+from harness.workloads.records import RECORD_BYTES
 from harness.workloads.tpch import (
-    RECORD_BYTES,
     JoinInputs,
     expected_join,
     join_inputs,

@@ -27,7 +27,8 @@ from harness.experiments.base import Runs
 from harness.goals import Goal
 from harness.tiers.base import DATA_OFFSET_BYTES
 from harness.tiers.hardware import FileDevice
-from harness.workloads.tpch import RECORD_BYTES, JoinInputs, expected_join, join_inputs
+from harness.workloads.records import RECORD_BYTES
+from harness.workloads.tpch import JoinInputs, expected_join, join_inputs
 
 _COMMAND: Final = "make bench ONLY=grace_hash_join"
 _RUNS: Final = 5

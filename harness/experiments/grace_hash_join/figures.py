@@ -9,28 +9,48 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETDOWN
 from matplotlib.ticker import LogLocator
 
 from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.drawing import drawn
+from harness.experiments.grace_hash_join import published
 from harness.experiments.grace_hash_join.grid import BASE
+from harness.paths import find_project
 from harness.units import format_bytes
 
 _MIB: Final = 1 << 20
-_NAMES: Final = {"hdd": "HDD", "ssd": "SSD", "file": "file"}
 _READ: Final = "nominal_read_buffer_bytes"
 _WRITE: Final = "write_buffer_bytes"
+_MARKERS: Final = {"above": CARETDOWN}
+
+
+NEEDS: Final = {
+    "read_buffer": "one user, the smallest write buffer, several read buffers",
+    "write_buffer": "one user, one read buffer, several write buffers",
+    "users": "2 or more users who share the read buffer of one alone",
+    "phases": "one user, the smallest write buffer",
+    "address_over_time": "a traced disk or file: its trace is kept with the point",
+    "seek_distance": "one user, the first repetition",
+    "theory": "a modelled drive: arithmetic has no numbers for a real one",
+    "hybrid": "both algorithms, grace and hybrid",
+    "queue_depth": "queue depths above 1",
+}
+"""Which points each figure is drawn of, for who has none."""
 
 
 def draw(results: Results) -> dict[str, Figure]:
     """All figures that the results at hand can fill."""
     table = results.table
     base = table[(table.variant == BASE) & (table.queue_depth == 1)]
+    paper = published.ratios(find_project().published)
+    if results.tier != "simulated":
+        paper = paper.iloc[:0]  # other sizes: nothing to be laid beside
     makers: dict[str, Callable[[], Figure | None]] = {
-        "read_buffer": lambda: _read_buffer(base),
-        "write_buffer": lambda: _write_buffer(base),
-        "users": lambda: _users(base),
+        "read_buffer": lambda: _read_buffer(base, paper),
+        "write_buffer": lambda: _write_buffer(base, paper),
+        "users": lambda: _users(base, paper),
         "phases": lambda: _phases(base),
         "address_over_time": lambda: _address_over_time(base, results),
         "seek_distance": lambda: _seek_distance(base, results),
@@ -62,38 +82,79 @@ def _time_axis(axes: Axes, title: str) -> None:
     axes.legend(fontsize="small", ncols=2)
 
 
-def _read_buffer(table: pd.DataFrame) -> Figure:
+def _marks(
+    axes: Axes, paper: pd.DataFrame, times: pd.Series, places: Callable[[Any], float]
+) -> None:
+    """Where our time would be if it were the paper's ratio away from our other one.
+
+    `times`: by device and buffer. A cross where the text names a ratio, a triangle where it says
+    "above": further down would be the paper's, too. What has no time of ours to start from is left
+    out.
+    """
+    for row in paper.itertuples():
+        start = times.get((row.over_device, row.over_bytes))
+        if start is None:
+            continue
+        axes.plot(
+            places(row),
+            start / row.time_ratio,
+            marker=_MARKERS.get(str(row.says), "x"),
+            color=plots.COLOURS[row.device],
+            markeredgecolor="black",
+            markeredgewidth=2,
+            markersize=9,
+            zorder=4,
+        )
+    if not paper.empty:
+        label = "paper's ratio, from our time"
+        axes.plot([], [], "x", color="black", markeredgewidth=2, linestyle="none", label=label)
+
+
+def _means(table: pd.DataFrame, buffer: str) -> pd.Series:
+    """Join time in s by device and size of a buffer."""
+    return table.groupby(["device", buffer]).elapsed_s.mean()
+
+
+def _read_buffer(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     one = _smallest_write(_grace(table[table.users == 1]))
     figure, axes = plots.new()
+    colours = plots.device_colours(table.device)
     for device in _devices(one):
         rows = one[one.device == device]
-        plots.with_spread(axes, rows, _READ, "elapsed_s", _NAMES[device], plots.COLOURS[device])
+        plots.with_spread(
+            axes, rows, _READ, "elapsed_s", plots.device_name(device), colours[device]
+        )
+    _marks(axes, paper[paper.figure == 1], _means(one, _READ), lambda row: row.bytes)
     plots.size_axis(axes, one[_READ].unique())
     axes.set_xlabel("read buffer")
     _time_axis(axes, "Read buffer (the paper's figure 1)")
     return figure
 
 
-def _write_buffer(table: pd.DataFrame) -> Figure:
+def _write_buffer(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     one = _grace(table[table.users == 1])
     sweep = one.groupby(_READ)[_WRITE].nunique().idxmax()
     rows = one[one[_READ] == sweep]
     devices = _devices(rows)
     figure, axes = plots.new(len(devices), squeeze=False)
+    colours = plots.device_colours(table.device)
     for ax, device in zip(axes[0], devices, strict=True):
         mine = rows[rows.device == device]
-        plots.with_spread(ax, mine, _WRITE, "elapsed_s", _NAMES[device], plots.COLOURS[device])
+        plots.with_spread(ax, mine, _WRITE, "elapsed_s", plots.device_name(device), colours[device])
+        said = paper[(paper.figure == 2) & (paper.device == device)]
+        _marks(ax, said, _means(mine, _WRITE), lambda row: row.bytes)
         plots.size_axis(ax, mine[_WRITE].unique())
         ax.tick_params(axis="x", rotation=45)
         ax.set_ylim(bottom=0)
+        ax.legend(fontsize="x-small")
         ax.set_xlabel("write buffer")
-        ax.set_title(_NAMES[device])
+        ax.set_title(plots.device_name(device))
     axes[0][0].set_ylabel("join time (s)")
     figure.suptitle("Write buffer (the paper's figure 2)", fontsize="medium")
     return figure
 
 
-def _users(table: pd.DataFrame) -> Figure | None:
+def _users(table: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
     """Beside the users' times: one user alone with as small a buffer, which is what the smaller
     buffer explains.
     """
@@ -103,9 +164,12 @@ def _users(table: pd.DataFrame) -> Figure | None:
     total = (smallest[_READ] * smallest.users)[smallest.users > 1].max()
     shared = smallest[(smallest[_READ] * smallest.users - total).abs() < smallest.users]
     figure, axes = plots.new()
+    colours = plots.device_colours(table.device)
     for device in _devices(shared):
         rows = shared[shared.device == device]
-        plots.with_spread(axes, rows, "users", "elapsed_s", _NAMES[device], plots.COLOURS[device])
+        plots.with_spread(
+            axes, rows, "users", "elapsed_s", plots.device_name(device), colours[device]
+        )
         alone = smallest[(smallest.device == device) & (smallest.users == 1)]
         times = alone.groupby(_READ).elapsed_s.mean()
         users = [n for n in rows.users.unique() if total // n in times.index]
@@ -114,9 +178,12 @@ def _users(table: pd.DataFrame) -> Figure | None:
             [times[total // n] for n in users],
             linestyle=":",
             marker="x",
-            color=plots.COLOURS[device],
-            label=f"{_NAMES[device]}, one user with that buffer",
+            color=colours[device],
+            label=f"{plots.device_name(device)}, one user with that buffer",
         )
+    for users, said in paper[paper.figure == 3].groupby("users"):
+        mine = shared[shared.users == users]
+        _marks(axes, said, _means(mine, _READ), lambda row: row.users)
     axes.set_xticks(sorted(shared.users.unique()))
     axes.set_xlabel(f"users sharing {format_bytes(total)} of read buffer")
     _time_axis(axes, "Concurrent users (the paper's figure 3)")
@@ -127,15 +194,16 @@ def _phases(table: pd.DataFrame) -> Figure:
     one = _smallest_write(_grace(table[table.users == 1]))
     devices = _devices(one)
     figure, axes = plots.new(len(devices), squeeze=False)
+    colours = plots.device_colours(table.device)
     for ax, device in zip(axes[0], devices, strict=True):
         means = one[one.device == device].groupby(_READ)[["partition_s", "join_s"]].mean()
         labels = [format_bytes(size) for size in means.index]
         ax.bar(labels, means.partition_s, color="0.6", label="partition")
-        colour = plots.COLOURS[device]
+        colour = colours[device]
         ax.bar(labels, means.join_s, bottom=means.partition_s, color=colour, label="join")
         ax.tick_params(axis="x", rotation=45)
         ax.set_xlabel("read buffer")
-        ax.set_title(_NAMES[device])
+        ax.set_title(plots.device_name(device))
         ax.set_ylim(top=1.25 * (means.partition_s + means.join_s).max())
         ax.legend(ncols=2, fontsize="small")
     axes[0][0].set_ylabel("time (s)")
@@ -162,9 +230,8 @@ def _address_over_time(table: pd.DataFrame, results: Results) -> Figure | None:
             offset = shown.lba[mine] * 512 / 1e6
             ax.scatter(seconds[mine], offset, s=0.6, color=colour, label=name, rasterized=True)
         ax.set_xlabel("time (s)")
-        ax.set_title(
-            f"{_NAMES[row.device]}, read buffer {format_bytes(row.nominal_read_buffer_bytes)}"
-        )
+        size = format_bytes(row.nominal_read_buffer_bytes)
+        ax.set_title(f"{plots.device_name(row.device)}, read buffer {size}")
         ax.legend(markerscale=8, loc="lower right")
     axes[0][0].set_ylabel("address (MB)")
     return figure
@@ -201,11 +268,12 @@ def _theory(table: pd.DataFrame) -> Figure | None:
         return None
     rows = table.dropna(subset=["theory_join_s"])
     figure, axes = plots.new(2, squeeze=False)
+    colours = plots.device_colours(table.device)
     for ax, phase in zip(axes[0], ("partition", "join"), strict=True):
         for device in _devices(rows):
             mine = rows[rows.device == device]
             x, y = mine[f"theory_{phase}_s"], mine[f"{phase}_s"]
-            ax.scatter(x, y, s=22, color=plots.COLOURS[device], label=_NAMES[device])
+            ax.scatter(x, y, s=22, color=colours[device], label=plots.device_name(device))
         ends = [rows[f"theory_{phase}_s"].min() * 0.8, rows[f"theory_{phase}_s"].max() * 1.25]
         ax.plot(ends, ends, color="0.6", linewidth=1)
         ax.set(xscale="log", yscale="log", title=f"{phase} phase", xlabel="arithmetic (s)")
@@ -225,11 +293,12 @@ def _hybrid(table: pd.DataFrame) -> Figure | None:
     times = one.pivot_table(index=["device", _READ], columns="algorithm", values="elapsed_s")
     times = times.dropna().reset_index()
     figure, axes = plots.new()
+    colours = plots.device_colours(table.device)
     for device in _devices(times):
         mine = times[times.device == device]
         speedup = mine.grace / mine.hybrid
         axes.plot(
-            mine[_READ], speedup, marker="o", color=plots.COLOURS[device], label=_NAMES[device]
+            mine[_READ], speedup, marker="o", color=colours[device], label=plots.device_name(device)
         )
     plots.size_axis(axes, times[_READ])
     axes.axhline(1, color="0.6", linewidth=1)
@@ -248,11 +317,14 @@ def _queue_depth(table: pd.DataFrame) -> Figure | None:
     same = sweep.iloc[0]
     rows = rows[(rows[_READ] == same[_READ]) & (rows[_WRITE] == same[_WRITE])]
     figure, axes = plots.new()
+    colours = plots.device_colours(table.device)
     for device in _devices(rows):
         mine = rows[rows.device == device].sort_values("queue_depth")
         speedup = mine[mine.queue_depth == 1].elapsed_s.iloc[0] / mine.elapsed_s
-        colour = plots.COLOURS[device]
-        axes.plot(mine.queue_depth, speedup, marker="o", color=colour, label=_NAMES[device])
+        colour = colours[device]
+        axes.plot(
+            mine.queue_depth, speedup, marker="o", color=colour, label=plots.device_name(device)
+        )
     axes.set_xscale("log", base=2)
     axes.set_xticks(sorted(rows.queue_depth.unique()))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")

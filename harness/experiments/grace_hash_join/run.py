@@ -16,8 +16,8 @@ from harness.experiments.base import Measurement, Point
 from harness.experiments.grace_hash_join import theory
 from harness.experiments.grace_hash_join.grid import BASE, Cell, Parameters
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, CpuCosts, DeviceRequest, DeviceUnderTest
+from harness.workloads.records import RECORD_BYTES
 from harness.workloads.tpch import (
-    RECORD_BYTES,
     JoinInputs,
     expected_join,
     join_inputs,

@@ -18,7 +18,7 @@ from harness.devices.profiles import (
     HostProfile,
     SsdParameters,
 )
-from harness.workloads.tpch import RECORD_BYTES
+from harness.workloads.records import RECORD_BYTES
 
 
 @dataclass(frozen=True)

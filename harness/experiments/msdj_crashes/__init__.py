@@ -18,8 +18,9 @@ class MsdjCrashes(Study):
     """The experiment."""
 
     title = "Power cuts under TPC-C: doublewrite buffer or data journal"
-    notebook = "40_msdj_tpcc.ipynb"
+    figure_needs = figures.NEEDS
     runs = MappingProxyType({"emulated": real.run})
+    servers = ("mysql",)
 
     def needed_bytes(self, parameters: grid.Parameters, point: Point) -> int:
         """The whole drive."""

@@ -23,6 +23,13 @@ _MARKS: Final = (
 )
 
 
+NEEDS: Final = {
+    "damage": "power cuts (tier emulated)",
+    "table": "power cuts (tier emulated)",
+}
+"""Which points each figure is drawn of, for who has none."""
+
+
 def draw(results: Results) -> dict[str, Figure]:
     """All figures that the results at hand can fill."""
     if results.table.empty:
@@ -30,7 +37,7 @@ def draw(results: Results) -> dict[str, Figure]:
     rows = _by_configuration(results.table)
     with plots.theme():
         return {
-            name: plots.stamp(make(rows), results.tier, results.notes.get(name, ()))
+            name: plots.stamp(make(rows), results.stamp, results.notes.get(name, ()))
             for name, make in (("damage", _damage), ("table", _table))
         }
 

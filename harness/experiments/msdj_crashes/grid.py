@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.dbms import page_writes
 from harness.experiments import base
 from harness.experiments.base import Point, points_of
-from harness.experiments.fields import Mode, SizeText
+from harness.experiments.fields import Mode, SizeText, one_of
 from harness.system.filesystems import JOURNAL_BLOCKS
 from harness.units import format_bytes, parse_bytes
 
@@ -19,6 +19,11 @@ BASE: Final = "paper"
 """The variant in which nothing is varied."""
 
 LARGER_JOURNAL: Final = "larger_journal"
+
+SCALES: Final = {"smoke": 0.2, "small": 0.5, "paper": 1.0}
+"""Batches and cuts of each over those of the grid, by scale name: a cut is what it is."""
+
+Scale = Annotated[str, one_of("scale", SCALES)]
 
 
 class Parameters(BaseModel):
@@ -28,10 +33,12 @@ class Parameters(BaseModel):
     the buffer pool holds, so that pages are written all the time. After `orders_before_load` new
     orders the drive begins to take its time, and at a random moment, `shortest_load_s` to
     `longest_load_s` later, its power is cut. Where data is journaled, also with a larger journal.
+    `scale`: fewer batches of fewer cuts.
     """
 
     model_config = ConfigDict(extra="forbid")
 
+    scale: Scale = "paper"
     modes: list[Mode] = list(page_writes.MODES)
     batches: int = Field(5, ge=1, le=1000)
     cuts: int = Field(10, ge=1, le=1000)
@@ -46,6 +53,10 @@ class Parameters(BaseModel):
     orders_before_load: int = Field(100, ge=0)
     shortest_load_s: float = Field(0.3, ge=0, le=600)
     longest_load_s: float = Field(2.0, gt=0, le=600)
+
+    def scaled(self, count: int) -> int:
+        """Of batches or cuts; at least one."""
+        return max(round(count * SCALES[self.scale]), 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +87,7 @@ def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
         _setting(parameters, device, mode, batch, variant)
         for variant, some in ((BASE, modes), (LARGER_JOURNAL, enlarged))
         for device in devices
-        for batch in range(parameters.batches)
+        for batch in range(parameters.scaled(parameters.batches))
         for mode in some
     ]
     return points_of(settings, _label)
@@ -100,7 +111,7 @@ def _setting(p: Parameters, device: str, mode: str, batch: int, variant: str) ->
         variant=variant,
         mode=mode,
         repetition=batch,
-        cuts_planned=p.cuts,
+        cuts_planned=p.scaled(p.cuts),
         seed=p.seed * 1000 + batch,
         warehouses=p.warehouses,
         connections=p.connections,

@@ -19,8 +19,10 @@ class Outcome:
     was wrong before the server recovered, which it may repair from its doublewrite buffer.
     `failed_starts`: the server refused. `failed_checks`: it ended, or could not read a table, while
     the data was checked. `corrupt_tables`: the server's own CHECK TABLE complains, of indexes that
-    disagree, for instance. `bad_pages`: pages whose checksum was wrong at the end. `lost_commits`:
-    acknowledged before the cut and gone; `acknowledged_commits` had to be there.
+    disagree, for instance. `bad_pages`: pages whose checksum was wrong at the end.
+    `torn_first_pages`, `bad_first_pages`: of these, the first of their files, which MariaDB does
+    not repair (docs/validation.md). `lost_commits`: acknowledged before the cut and gone;
+    `acknowledged_commits` had to be there.
 
     `journaled_pages`: InnoDB pages that were written to the page cache while the drive took its
     time, where ext4 journals data; `split_pages` of them lie in two transactions of its journal.
@@ -43,6 +45,8 @@ class Outcome:
     lost_commits: int = 0
     journaled_pages: int = 0
     split_pages: int = 0
+    torn_first_pages: int = 0
+    bad_first_pages: int = 0
 
     @property
     def damaged(self) -> bool:

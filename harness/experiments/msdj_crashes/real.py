@@ -26,7 +26,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from harness.dbms import mysql, page_writes
-from harness.dbms.innodb import InnodbSettings
+from harness.dbms.innodb import InnodbSettings, PageCheck
 from harness.dbms.mysql import Server
 from harness.dbms.page_writes import PageWrites
 from harness.devices.live import LiveDevice
@@ -218,7 +218,9 @@ class _Batch:
     def _restore(self) -> None:
         _make(self.drive, self.mode, self._spec)
         with filesystems.mounted(self.drive.path) as folder:  # not by way of the journal
-            shutil.copytree(self.loaded, folder / _DATA)
+            shutil.copytree(
+                self.loaded, folder / _DATA, symlinks=True
+            )  # links are nobody's of ours
             mounts.sync(folder)
 
     def _load_until(self, moment_s: float, data: Path) -> tuple[Markers, dict[str, int]]:
@@ -270,12 +272,14 @@ class _Batch:
                 return replace(cut, failed_mounts=1)
             data = folder / _DATA
             torn = mysql.check_pages(data, self._settings)
-            found = self._start_again(replace(cut, torn_pages=len(torn.bad)), markers, data)
+            before = replace(cut, torn_pages=len(torn.bad), torn_first_pages=_first_pages(torn))
+            found = self._start_again(before, markers, data)
             pages = mysql.check_pages(data, self._settings)
         broken = int(bool(filesystems.check(self.drive.path)))
         return replace(
             found,
             bad_pages=len(pages.bad),
+            bad_first_pages=_first_pages(pages),
             pages_checked=torn.pages + pages.pages,
             file_system_errors=broken,
         )
@@ -298,6 +302,11 @@ class _Batch:
         except (ServerError, TargetError):
             return found
         return found
+
+
+def _first_pages(found: PageCheck) -> int:
+    """How many of the bad pages are the first of their files, which describes the file."""
+    return sum(each.page == 0 for each in found.bad)
 
 
 def _corrupt_tables(address: Address) -> set[str]:

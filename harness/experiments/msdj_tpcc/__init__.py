@@ -23,8 +23,9 @@ class MsdjTpcc(Study):
     """The experiment."""
 
     title = "TPC-C on a multi-streamed data journal"
-    notebook = "40_msdj_tpcc.ipynb"
+    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
+    servers = ("mysql",)
     roles = (
         DriveRole(
             "ssd",
@@ -33,15 +34,17 @@ class MsdjTpcc(Study):
             with_fdp=", with the journal on a second FDP namespace (hardware/msdj)",
         ),
     )
-    room = staticmethod(real.needed_bytes)
-    """The whole drive, which is aged, or room for the database as it grows."""
+    room = staticmethod(real.drive_bytes)
+    """The whole drive, which is aged, or room for the database as it grows; of a drive as large as
+    the grid's, not a byte more."""
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's modes with both journals on every drive, and the variants.
 
         Raises TargetError for a mode that real drives were not given what they need for.
         """
-        found = super().points(parameters, bench)
+        least = grid.OF_MODELS if bench.models else real.LEAST
+        found = grid.points(parameters, bench.devices, least)
         for cell in map(grid.Cell.of, found):
             bench.check_placement(cell.device, real.placement(page_writes.find(cell.mode)))
         return found

@@ -7,16 +7,13 @@ and are run to show how far off they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pandas as pd
-from scipy.optimize import brentq
-
 from harness.devices.data_sheet_fit import into_profile
 from harness.errors import BadParameter
+from harness.experiments import solved
 from harness.experiments.base import Calibrated, Calibration, Measurement, Point, Results, Runs
 from harness.experiments.msdj_tpcc import grid, model, published
 from harness.experiments.msdj_tpcc.grid import Parameters
@@ -52,39 +49,30 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
     wanted = published.fitted_waf(published_folder)
     cells = [p for p in grid.points(parameters, bench.devices) if p.values["variant"] == grid.BASE]
     cell = _cell(cells, parameters)
-    evaluations = 0
 
     def error(ratio: float) -> float:
-        nonlocal evaluations
-        evaluations += 1
         return float(_run(cell, bench, ratio).metrics["waf_ratio"]) - wanted
 
-    low, high = _RANGE
-    if not error(high) < 0.0 < error(low):
+    found = solved.root(error, _RANGE, _CLOSE)
+    if found is None:
+        low, high = _RANGE
         raise BadParameter(f"no {FITTED} between {low:g} and {high:g} gives a WAF of {wanted:.3f}")
-    ratio = round(brentq(error, *_RANGE, xtol=_CLOSE), 3)
-    with ThreadPoolExecutor(bench.parallel) as pool:
-        runs = list(pool.map(lambda point: _run(point, bench, ratio), cells))
-    table = pd.DataFrame(
-        [{**p.values, **run.metrics, "point": p.id} for p, run in zip(cells, runs, strict=True)]
-    )
-    found = float(runs[cells.index(cell)].metrics["waf_ratio"])
-    series = {point.id: run.series for point, run in zip(cells, runs, strict=True)}
-    results = Results(bench.tier, table, series, lambda _: None)
-    return Fit(ratio, found, wanted, evaluations, results)
+    ratio = round(found[0], 3)
+    results = solved.run_all(cells, bench, lambda point: _run(point, bench, ratio))
+    waf_ratio = float(results.table["waf_ratio"].iloc[cells.index(cell)])
+    return Fit(ratio, waf_ratio, wanted, found[1], results)
 
 
 def _cell(cells: Sequence[Point], parameters: Parameters) -> Point:
     """The grid's first journal, without streams."""
     least = min((grid.Cell.of(p).journal_bytes for p in cells), default=0)
-    wanted = {"device": DEVICE, "mode": MODE, "journal_bytes": least}
-    for point in cells:
-        if all(point.values[name] == value for name, value in wanted.items()):
-            return point
-    raise BadParameter(
-        f"calibration: the grid has no cell of {DEVICE} with mode {MODE}, only "
-        f"{', '.join(parameters.modes)}"
-    )
+    found = solved.cell(cells, {"device": DEVICE, "mode": MODE, "journal_bytes": least})
+    if found is None:
+        raise BadParameter(
+            f"calibration: the grid has no cell of {DEVICE} with mode {MODE}, only "
+            f"{', '.join(parameters.modes)}"
+        )
+    return found
 
 
 def _run(point: Point, bench: SimulatedBench, overprovision_ratio: float) -> Measurement:

@@ -53,6 +53,20 @@ _NOTE_IN: Final = 0.2
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
+NEEDS: Final = {
+    "accesses_per_lba": "mode dj",
+    "table_1": "write amplification, which the drive has to count",
+    "waf_over_time": "write amplification over time, which only a modelled drive counts",
+    "tpmc": "any mode",
+    "commits": "the journal's commits, recorded where the kernel is real",
+    "bytes_by_place": "any mode",
+    "page_writes": "writes by table: a block trace, or a model",
+    "convergence": "modes dj and msdj, with write amplification over time",
+    "what_if": "the variants (tier simulated)",
+}
+"""Which points each figure is drawn of, for who has none."""
+
+
 def draw(results: Results) -> dict[str, Figure]:
     """All figures that the results at hand can fill."""
     base = results.table[results.table.variant == BASE]
@@ -61,6 +75,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "table_1": lambda: _table_1(base, results),
         "waf_over_time": lambda: _waf_over_time(base, results),
         "tpmc": lambda: _tpmc(base, results),
+        "commits": lambda: _commits(base, results),
         "bytes_by_place": lambda: _bytes_by_place(base),
         "page_writes": lambda: _page_writes(base, results),
         "convergence": lambda: _convergence(base, results),
@@ -330,6 +345,33 @@ def _tpmc_over_time(
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
     row[0].set_ylabel("TpmC of each interval")
     row[0].legend(fontsize="x-small", loc="lower left")
+
+
+_COMMITS: Final = {
+    "commits_per_s": "commits per s",
+    "commit_blocks": "blocks logged per commit",
+    "commit_ms": "time of a commit (ms)",
+}
+
+
+def _commits(base: pd.DataFrame, results: Results) -> Figure | None:
+    """What the journal does meanwhile: a line of panels per journal, a line per mode."""
+    found = {name: _curves(base, results, "commit_time_s", name) for name in _COMMITS}
+    journals = list(found["commits_per_s"])
+    if not journals:
+        return None
+    figure = Figure(figsize=(2 * plots.WIDTH_IN * 0.9, 3.2 * len(journals)), layout="constrained")
+    axes = figure.subplots(len(journals), len(_COMMITS), squeeze=False, sharex=True, sharey="col")
+    for row, size in zip(axes, journals, strict=True):
+        for ax, (name, title) in zip(row, _COMMITS.items(), strict=True):
+            for mode, (x, y) in found[name][size].items():
+                _line(ax, mode, x, y)
+            ax.set_ylim(bottom=0)
+            ax.set_title(f"{title}, {_title(size)}", fontsize="small")
+    for ax in axes[-1]:
+        ax.set_xlabel("time (s)")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=3, loc="outside upper center")
+    return figure
 
 
 def _bytes_by_place(base: pd.DataFrame) -> Figure | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from functools import partial
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,8 +17,9 @@ from harness.experiments.fields import Mode, SizeText, one_of
 from harness.experiments.variants import overrides_of
 from harness.units import format_bytes, parse_bytes
 
-SCALES: Final = {"smoke": 1 / 100, "small": 1 / 25, "paper": 1.0}
-"""Database, memory, logs, drive and time over the paper's, by scale name.
+SCALES: Final = {"smoke": 1 / 100, "small": 1 / 25, "medium": 1 / 12, "paper": 1.0}
+"""Database, memory, logs, drive and time over the paper's, by scale name: from `medium` on within a
+fifth of what the claims on write amplification allow (docs/validation.md).
 
 The smallest is what the PM953's 32 dies can still be laid out in with little spare area (5 GB).
 """
@@ -29,13 +31,14 @@ LEAST_JOURNAL_BYTES: Final = 4 << 20
 """What mke2fs makes at least: 1,024 blocks of 4 KiB."""
 
 LEAST_REDO_BYTES: Final = 512 << 10
-"""So that a batch of flushed pages finds room; a real server says itself what it needs."""
+"""A model's: so that a batch of flushed pages finds room."""
 
 LEAST_BUFFER_POOL_BYTES: Final = 8 << 20
 """Pages that 32 connections hold at a time, and as many again; servers of today refuse 5 MiB."""
 
 _LEAST_MEASURED_S: Final = 10.0
-
+_WAREHOUSE_BYTES: Final = 128 << 20
+_SYSTEM_BYTES: Final = 512 << 20
 
 Scale = Annotated[str, one_of("scale", SCALES)]
 Place = Literal["device", "elsewhere"]
@@ -101,6 +104,11 @@ class Parameters(BaseModel):
         """What `scale` stands for."""
         return SCALES[self.scale]
 
+    @property
+    def size_said(self) -> str:
+        """What `scale` does not say of the size."""
+        return f"{self.size_ratio:g} of the database" if self.size_ratio < 1 else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(base.Cell):
@@ -110,7 +118,7 @@ class Cell(base.Cell):
     this. `device_bytes`: of the drive, 0: as it is. `filled_ratio`: of the drive, which other data
     fills in order first; `ageing_bytes`: the region that is then overwritten at random. `warm_up_s`
     and `measured_s` are of the device's time. `page_cache_bytes`: of the host, besides the server's
-    own memory.
+    own memory. `repetition`: which of the seeds it is, from 0; a variant has the first.
     """
 
     variant: str
@@ -130,27 +138,53 @@ class Cell(base.Cell):
     filled_ratio: float
     size_ratio_to_paper: float
     seed: int
+    repetition: int = 0
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """As of any cell; results that are older than repetitions are the first."""
+        return super().read({"repetition": 0, **values})
 
 
-def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
-    """Every cell once, in a fixed order. Raises BadParameter for a variant that varies nothing."""
-    cells = _settings(parameters, devices)
+@dataclass(frozen=True)
+class Least:
+    """What the software at hand needs, however small the scale."""
+
+    redo_bytes: int
+    page_cache_bytes: int
+
+
+OF_MODELS: Final = Least(LEAST_REDO_BYTES, 0)
+
+
+def room_bytes(warehouses: int, journal_bytes: int, redo_bytes: int) -> int:
+    """What a drive has to hold of a database as it grows, with its logs and the file system's."""
+    return 2 * warehouses * _WAREHOUSE_BYTES + journal_bytes + redo_bytes + _SYSTEM_BYTES
+
+
+def points(parameters: Parameters, devices: Sequence[str], least: Least = OF_MODELS) -> list[Point]:
+    """Every cell once, in a fixed order. Raises BadParameter for a variant that varies nothing.
+
+    `least`: below this no scale shrinks anything; a real server needs more than a model.
+    """
+    cells = _settings(parameters, devices, least)
     return points_of(cells, _label, lambda cell: overrides_of(cell, parameters.variants))
 
 
-def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
+def _settings(p: Parameters, devices: Sequence[str], least: Least) -> Iterator[Cell]:
+    setting = partial(_setting, least=least)
     for device in devices:
-        for seed in p.seeds:
+        for repetition in range(len(p.seeds)):
             # The longest journal first: its points take longest.
             for journal in sorted(p.journals, key=parse_bytes, reverse=True):
                 for mode in p.modes:
-                    yield _setting(p, device, mode, journal, seed)
+                    yield setting(p, device, mode, journal, repetition)
     for name, variant in p.variants.items():
         changed = _varied(p, name, variant)
         for device in devices:
             for journal in variant.journals or p.journals[:1]:
                 for mode in variant.modes:
-                    yield _setting(changed, device, mode, journal, p.seeds[0], name)
+                    yield setting(changed, device, mode, journal, 0, name)
 
 
 def _varied(p: Parameters, name: str, variant: Variant) -> Parameters:
@@ -164,30 +198,46 @@ def _varied(p: Parameters, name: str, variant: Variant) -> Parameters:
 
 
 def _setting(
-    p: Parameters, device: str, mode: str, journal: str, seed: int, variant: str = BASE
+    p: Parameters,
+    device: str,
+    mode: str,
+    journal: str,
+    repetition: int,
+    variant: str = BASE,
+    *,
+    least: Least,
 ) -> Cell:
     def scaled(size: str, least_bytes: int = 0) -> int:
         return max(int(parse_bytes(size) * p.ratio), least_bytes) >> 12 << 12
 
+    warehouses = max(round(p.warehouses * p.ratio), 1)
+    journal_bytes = scaled(journal, LEAST_JOURNAL_BYTES)
+    least_redo = max(min(parse_bytes(p.redo), least.redo_bytes), LEAST_REDO_BYTES)
+    redo_bytes = scaled(p.redo, least_redo)
+    least_cache = min(parse_bytes(p.page_cache), least.page_cache_bytes)
+    # What cannot shrink any more has to fit, unless it did not fit before, either.
+    room = room_bytes(warehouses, journal_bytes, redo_bytes)
+    drive_bytes = p.device and scaled(p.device, min(parse_bytes(p.device), room))
     return Cell(
         device=device,
         variant=variant,
         mode=mode,
-        journal_bytes=scaled(journal, LEAST_JOURNAL_BYTES),
-        warehouses=max(round(p.warehouses * p.ratio), 1),
+        journal_bytes=journal_bytes,
+        warehouses=warehouses,
         connections=p.connections,
         warm_up_s=p.warm_up_s * p.ratio,
         measured_s=max(p.measured_s * p.ratio, min(p.measured_s, _LEAST_MEASURED_S)),
         buffer_pool_bytes=scaled(p.buffer_pool, LEAST_BUFFER_POOL_BYTES),
-        redo_bytes=scaled(p.redo, LEAST_REDO_BYTES),
+        redo_bytes=redo_bytes,
         redo_on=p.redo_on,
         doublewrite_on=p.doublewrite_on,
-        page_cache_bytes=scaled(p.page_cache),
-        device_bytes=scaled(p.device) if p.device else 0,
+        page_cache_bytes=scaled(p.page_cache, least_cache),
+        device_bytes=drive_bytes or 0,
         ageing_bytes=scaled(p.ageing),
         filled_ratio=p.filled_ratio,
         size_ratio_to_paper=p.size_ratio * p.ratio,
-        seed=seed,
+        seed=p.seeds[repetition],
+        repetition=repetition,
     )
 
 

@@ -3,11 +3,13 @@
 The drive is full before the run: what the database does not take holds other data that nobody
 touches (`filled_ratio`), since write amplification is about 1 on a drive with room. A smaller scale
 shrinks everything that is a size or a rhythm, and leaves rates as they are; so the drive is written
-over as many times as at the paper's.
+over as many times as at the paper's. Its blocks get shorter, not fewer: what a collection finds in
+them depends on how many there are, and on how many of them the journal fills.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +27,7 @@ from harness.experiments.msdj_tpcc import pages
 from harness.experiments.msdj_tpcc.grid import Cell, Parameters
 from harness.experiments.variants import overrides_of
 from harness.tiers.base import DeviceRequest
-from harness.tiers.simulated import ModelledStack, SimulatedBench
+from harness.tiers.simulated import TRACE_ROWS, ModelledStack, SimulatedBench
 from harness.workloads.tpcc.inputs import KINDS
 
 _PAGE_BYTES: Final = 16384
@@ -49,8 +51,10 @@ _PAGES_PER_WAREHOUSE: Final = 6600
 _GROWTH_RATIO: Final = 0.25
 _LEAST_GROWTH_PAGES: Final = 30_000
 _SAMPLES: Final = 60
+_FLUSHER_INTERVAL_NS: Final = 1_000_000_000  # a rhythm: it shrinks, too
 _AGED_BLOCK_BYTES: Final = 16384
 _JOURNAL_STREAM: Final = 1
+_ROUNDED: Final = 1e-3  # sizes are whole pages
 _LEAST_PAGE_CACHE_BYTES: Final = 1 << 20
 
 _APART: Final = ("journal", "doublewrite", "redo")
@@ -70,7 +74,7 @@ def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> M
     stack = bench.stack(DeviceRequest(device=v.device, overrides=overrides))
     result = simulate(stack, v, bench.cancel)
     samples = result["samples"]
-    return Measurement(metrics(samples, result, v), series(samples, result))
+    return Measurement(metrics(samples, result, v), series(samples, result), trace=result["trace"])
 
 
 def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, Any]:
@@ -95,11 +99,13 @@ def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, A
             journal_stream=_JOURNAL_STREAM if mode.journal_stream else 0,
             commit_ns=int(host.ext4.commit_interval.value * ratio),
             dirty_expire_ns=int(host.innodb.dirty_expire.value * ratio),
+            flusher_interval_ns=int(_FLUSHER_INTERVAL_NS * ratio),
             warm_up_ns=int(v.warm_up_s * 1e9),
             measured_ns=int(v.measured_s * 1e9),
             sample_ns=int(v.measured_s * 1e9) // _SAMPLES,
             aged_bytes=min(v.ageing_bytes, drive.parameters.capacity.value),
             aged_block_bytes=_AGED_BLOCK_BYTES,
+            trace_rows=TRACE_ROWS,
         ),
         v.filled_ratio,
         cancel,
@@ -162,12 +168,29 @@ def _drive(stack: ModelledStack, v: Cell, *, journal_stream: bool) -> SsdProfile
         raise BadParameter(
             f"{profile.title}: has {profile.parameters.streams.value} stream, MS-DJ needs two"
         )
-    size_bytes = v.device_bytes
-    if size_bytes:
-        profile = scaling.scaled_to(profile, size_bytes)
+    if v.device_bytes:
+        profile = _sized(profile, v)
     values: dict[str, Any] = {"placement": "range" if journal_stream else "none"}
     placement = profile.parameters.with_values(values)
     return profile.model_copy(update={"parameters": placement})
+
+
+def _sized(profile: SsdProfile, v: Cell) -> SsdProfile:
+    """Of the point's size; with as many blocks if it has shrunk with all the rest."""
+    p = profile.parameters
+    whole_bytes = p.capacity.value
+    pages = round(p.pages_per_block.value * v.device_bytes / whole_bytes)
+    shrunk_with_the_rest = math.isclose(
+        v.device_bytes / whole_bytes, v.size_ratio_to_paper, rel_tol=_ROUNDED
+    )
+    if not shrunk_with_the_rest or pages < 1:
+        return scaling.scaled_to(profile, v.device_bytes)
+    values: dict[str, Any] = {
+        "capacity": v.device_bytes,
+        "pages_per_block": pages,
+        "erase_block": p.erase_block.value * pages // p.pages_per_block.value,
+    }
+    return profile.model_copy(update={"parameters": p.with_values(values)})
 
 
 def metrics(

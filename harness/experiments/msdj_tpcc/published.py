@@ -10,10 +10,11 @@ _JOURNALS = ("small", "large")
 
 
 def numbers(published: Path) -> pd.DataFrame:
-    """place, journal, mode, over, metric, value, fitted: one row per number.
+    """place, journal, mode, over, metric, value, use: one row per number.
 
-    `journal`: small (128 MB) or large (5 GB). `over`: the mode that a gain is over. `published` is
-    the folder data/published.
+    `journal`: small (128 MB) or large (5 GB). `over`: the mode that a gain is over. `use`: fitted,
+    open, or withheld: held back until it was predicted, and never to be read by a fit. `published`
+    is the folder data/published.
     """
     return pd.read_csv(published / "msdj_tpcc.csv", keep_default_na=False)
 
@@ -27,7 +28,7 @@ def waf(published: Path) -> dict[tuple[str, str], float]:
 def fitted_waf(published: Path) -> float:
     """The one cell of table 1 that the drive's spare area is fitted to."""
     rows = numbers(published)
-    (value,) = rows[(rows.metric == "waf_ratio") & rows.fitted.isin([True, "true"])].value
+    (value,) = rows[(rows.metric == "waf_ratio") & (rows.use == "fitted")].value
     return float(value)
 
 

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.dbms import mysql, page_writes
+from harness.dbms import innodb, mysql, page_writes
 from harness.dbms.innodb import InnodbSettings
 from harness.dbms.mysql import Server
 from harness.dbms.page_writes import PageWrites
@@ -35,7 +36,7 @@ from harness.devices.profiles import NamedRange
 from harness.devices.write_shares import Sampler, Writes
 from harness.errors import BadParameter, DataCorrupted, InvalidRun, TargetError, TraceIncomplete
 from harness.experiments.base import Measurement, Point
-from harness.experiments.msdj_tpcc import written
+from harness.experiments.msdj_tpcc import commits, grid, written
 from harness.experiments.msdj_tpcc.grid import Cell, Parameters
 from harness.experiments.msdj_tpcc.written import Layout
 from harness.experiments.variants import overrides_of
@@ -50,6 +51,9 @@ from harness.workloads.tpcc import consistency, driver, loading
 from harness.workloads.tpcc.driver import Job, Run
 from harness.workloads.tpcc.population import Population
 from harness.workloads.tpcc.scale import Scale, reduced
+
+LEAST: Final = grid.Least(innodb.LEAST_REDO_BYTES, 128 << 20)
+"""Page cache and server are bounded together: with a few MiB for the first the second is killed."""
 
 JOURNAL: Final = "journal"
 JOURNAL_STREAM: Final = 1
@@ -75,8 +79,6 @@ _CAPACITY_PAGES_PER_S: Final = 2000
 """innodb_io_capacity, of the device's time: a tenth of the steady random writes of an NVMe drive
 for data centres."""
 
-_WAREHOUSE_BYTES: Final = 128 << 20
-_SYSTEM_BYTES: Final = 512 << 20
 _MOST_MISSED: Final = 0.01
 _SAMPLES: Final = 60
 _INTERVALS: Final = 30
@@ -89,15 +91,13 @@ _JBD2: Final = Path("/proc/fs/jbd2")
 
 
 def needed_bytes(v: Cell) -> int:
+    """`drive_bytes`, and a header before them: some targets begin with one."""
+    return drive_bytes(v) + DATA_OFFSET_BYTES
+
+
+def drive_bytes(v: Cell) -> int:
     """The whole drive, or, where that is as large as it is, room for the database as it grows."""
-    return _drive_bytes(v) + DATA_OFFSET_BYTES
-
-
-def _drive_bytes(v: Cell) -> int:
-    if v.device_bytes:
-        return v.device_bytes
-    data = 2 * v.warehouses * _WAREHOUSE_BYTES
-    return data + v.journal_bytes + v.redo_bytes + _SYSTEM_BYTES
+    return v.device_bytes or grid.room_bytes(v.warehouses, v.journal_bytes, v.redo_bytes)
 
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
@@ -177,7 +177,7 @@ def placement(mode: PageWrites) -> dict[str, str]:
 
 def _use(device: DeviceUnderTest, v: Cell) -> None:
     """What the drive has seen before the file system is made on it, nothing of it discarded."""
-    drive = _drive_bytes(v)
+    drive = drive_bytes(v)
     filled = round(v.filled_ratio * drive) // _AGEING_BYTES * _AGEING_BYTES
     if filled:
         once = Ageing(region_bytes=filled, written_bytes=filled, block_bytes=_AGEING_BYTES)
@@ -230,12 +230,15 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Measured:
-    """The measured interval: clients, samples of the drive's writes, its counters, the trace."""
+    """The measured interval: clients, samples of the drive's writes, its counters, the trace, the
+    journal's commits over time.
+    """
 
     run: Run
     samples: list[Writes]
     counters: dict[str, int | float]
     trace: Path
+    commits: dict[str, list[float]]
 
 
 @dataclass
@@ -284,6 +287,7 @@ class _Point:
         }
         series = {
             **_amplification(measured.samples),
+            **measured.commits,
             **_rates(measured.run, self.cell.measured_s, self.device.slowdown),
             **written.page_series(measured.trace, places, self.settings.page_bytes),
         }
@@ -339,15 +343,21 @@ class _Point:
         """The interval, recorded from one standstill to the next."""
         measured_s = self.cell.measured_s
         own = self.device.counted if self.device.counted() else None
+        journal = trace.with_name("journal.parquet")
         sampler = Sampler(self.device.writes, measured_s * self.device.slowdown / _SAMPLES)
-        with ExitStack() as recording:
+        with (
+            Recorder(self.block_device, journal, "jbd2", quiet_s=_QUIET_S),
+            ExitStack() as recording,
+        ):
             with self._standing_still(server):
                 recording.enter_context(
                     Recorder(self.block_device, trace, device_counters=own, quiet_s=_QUIET_S)
                 )
                 recording.enter_context(sampler)
+            begin_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             run = self._run_clients(server, memory, address, measured_s)
             assert run is not None
+            end_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             with self._standing_still(server):
                 kept = trace
                 try:
@@ -357,7 +367,8 @@ class _Point:
                 found = self.device.counters()
         moved = self.looks[-1].kernel - self.looks[0].kernel
         found["trace_missed_ratio"] = _missed_ratio(kept, moved)
-        return _Measured(run, sampler.samples, found, kept)
+        means, series = commits.course(journal, begin_ns, end_ns, self.device.slowdown)
+        return _Measured(run, sampler.samples, {**found, **means}, kept, series)
 
     @contextmanager
     def _standing_still(self, server: Server) -> Iterator[None]:

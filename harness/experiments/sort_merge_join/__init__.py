@@ -25,11 +25,16 @@ class SortMergeJoin(Study):
     """The experiment."""
 
     title = "PostgreSQL's sort-merge join, temp tablespace on HDD and SSD"
-    notebook = "20_sort_merge_join.ipynb"
+    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
+    servers = ("postgres",)
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
     room = staticmethod(real.needed_bytes)
     """For all clients' temporary files."""
+
+    def role(self, device: str, *, rotational: bool | None) -> str:
+        """The paper has a disk and a flash drive."""
+        return device if rotational is None else "hdd" if rotational else "ssd"
 
     def points(self, parameters: grid.Parameters, bench: Bench) -> Sequence[Point]:
         """The paper's grid, and the what-ifs of the simulated tier."""

@@ -23,6 +23,7 @@ from harness.errors import BadParameter, BadProfile
 from harness.experiments.base import Calibrated, Calibration, Point, Runs, Shown
 from harness.experiments.sort_merge_join import grid, model, published
 from harness.experiments.sort_merge_join.grid import Cell, Parameters
+from harness.system.files import write_atomically
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 from harness.units import parse_bytes
@@ -72,7 +73,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
 
     Uses fewer parameters than times: refuses otherwise.
     """
-    everything = published.cells(published_folder)
+    everything = published.for_fits(published_folder)
     points = grid.points(parameters, bench.devices, what_if=False)
     seen = [point for point in points if _is_seen(point, parameters)]
     known = [point for point in points if _cell(everything, point) is not None]
@@ -139,7 +140,7 @@ def write(folder: Path, host: str, values: dict[str, float]) -> list[str]:
         if match[2] != written:
             changed.append(name)
         text = text[: match.start(2)] + written + text[match.end(2) :]
-    path.write_text(text, encoding="utf-8")
+    write_atomically(path, text.encode())
     return changed
 
 

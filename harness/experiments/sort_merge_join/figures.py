@@ -17,16 +17,29 @@ from harness.experiments.base import Results
 from harness.experiments.drawing import drawn
 from harness.experiments.sort_merge_join import published
 from harness.experiments.sort_merge_join.grid import BASE
+from harness.experiments.stands_for import as_roles
 from harness.paths import find_project
 from harness.units import format_bytes
 
-_NAMES: Final = {"hdd": "HDD", "ssd": "SSD", "file": "file"}
 _WORK_MEM: Final = "nominal_work_mem_bytes"
 _SHADES: Final = (1.0, 0.75, 0.5, 0.3)
 """Of a device's colour, by work_mem from the smallest."""
 
 _PLANS: Final = ("balanced",)
 """Variants that differ in the merge plan only."""
+
+
+NEEDS: Final = {
+    "execution_time": "any clients and work_mem",
+    "against_paper": "the paper's clients and work_mem at its size (tier simulated, scale paper)",
+    "sort_and_join": "any clients and work_mem",
+    "gap": "a disk and a flash drive, at the same clients and work_mem",
+    "utilisation": "the drive's requests, recorded: a file's are not",
+    "random_io": "the disk's requests and its arm, counted (tier simulated)",
+    "merge_plans": "the model's merge plans (tier simulated)",
+    "sorts_for_ssd": "the variants of the sort (tier simulated)",
+}
+"""Which points each figure is drawn of, for who has none."""
 
 
 def draw(results: Results) -> dict[str, Figure]:
@@ -39,9 +52,10 @@ def draw(results: Results) -> dict[str, Figure]:
     makers: dict[str, Callable[[], Figure | None]] = {
         "execution_time": lambda: _execution_time(base, paper),
         "against_paper": lambda: _against_paper(base, paper),
-        "sort_and_join": lambda: _sort_and_join(base),
-        "gap": lambda: _gap(base, paper),
+        "sort_and_join": lambda: _sort_and_join(base, paper),
+        "gap": lambda: _gap(as_roles(base), paper),
         "utilisation": lambda: _utilisation(base, paper),
+        "random_io": lambda: _random_io(base),
         "merge_plans": lambda: _merge_plans(table),
         "sorts_for_ssd": lambda: _variants(table),
     }
@@ -81,18 +95,19 @@ def _execution_time(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     """A panel per device: a line per work_mem, crosses where the paper's number is on file."""
     devices = _devices(base)
     figure, axes = plots.new(len(devices), squeeze=False, sharey=True)
+    colours = plots.device_colours(base.device)
     for ax, device in zip(axes[0], devices, strict=True):
         mine = base[base.device == device]
         for shade, size in zip(_SHADES, _work_mems(mine), strict=False):
             rows = mine[mine[_WORK_MEM] == size]
-            colour = plots.COLOURS[device]
+            colour = colours[device]
             plots.with_spread(
                 ax, rows, "clients", "elapsed_s", format_bytes(size), colour, alpha=shade
             )
             there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
             ax.plot(there.clients, there.elapsed_s, "x", color="black", markersize=7, zorder=3)
         _log_axis(ax.yaxis, ax.set_yscale)
-        ax.set_title(_NAMES[device])
+        ax.set_title(plots.device_name(device))
         _clients_axis(ax, sorted(mine.clients.unique()))
         if not paper.empty:
             ax.plot([], [], "x", color="black", label="paper")
@@ -104,7 +119,9 @@ def _execution_time(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
 
 
 def _against_paper(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
-    """Ours over the paper's, cell by cell; a cell that the fit has seen is filled."""
+    """Ours over the paper's, cell by cell; a cell that the fit has seen is filled, a square was
+    held back until it had been predicted.
+    """
     if paper.empty:
         return None
     project = find_project()
@@ -113,21 +130,24 @@ def _against_paper(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
     if known.empty:
         return None
     figure, axes = plots.new(3, squeeze=False, sharey=True)
+    colours = plots.device_colours(base.device)
     titles = {"elapsed_s": "total", "sort_s": "sort", "join_s": "join"}
     for ax, (name, title) in zip(axes[0], titles.items(), strict=True):
         for device in _devices(known):
-            for fitted in (True, False):
-                rows = known[(known.device == device) & (known.fitted == fitted)]
-                colour = plots.COLOURS[device]
+            for use, marker in {"fitted": "o", "held out": "o", "withheld": "s"}.items():
+                rows = known[(known.device == device) & (known.use == use)]
+                colour = colours[device]
                 ax.scatter(
                     rows[f"{name}_paper"],
                     rows[name] / rows[f"{name}_paper"],
-                    facecolors=colour if fitted else "none",
+                    facecolors=colour if use == "fitted" else "none",
                     edgecolors=colour,
+                    marker=marker,
                     s=26,
-                    label=f"{_NAMES[device]}, {'fitted' if fitted else 'held out'}",
+                    label=f"{plots.device_name(device)}, {use}",
                 )
-        held_out = known[~known.fitted][f"{name}_error"].abs().median()
+        errors = known[f"{name}_error"].abs()
+        held_out, withheld = (errors[known.use == use].median() for use in ("held out", "withheld"))
         ax.axhline(1.0, color="0.4", linewidth=1)
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -136,27 +156,47 @@ def _against_paper(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
         ax.yaxis.set_minor_formatter(plots.NOTHING)
         ax.set_ylim(0.45, 2.2)
         ax.set_xlabel("paper (s)")
-        ax.set_title(f"{title}: held out, median error {held_out:.0%}", fontsize="small")
+        said = f"{title}, median error: held out {held_out:.0%}, withheld {withheld:.0%}"
+        ax.set_title(said, fontsize="small")
     axes[0][0].set_ylabel("simulated / paper")
     axes[0][0].legend(fontsize="x-small")
     return figure
 
 
-def _sort_and_join(base: pd.DataFrame) -> Figure:
-    """Where the time goes, by work_mem, with the most clients."""
-    most = base[base.clients == base.clients.max()]
-    devices = _devices(most)
-    figure, axes = plots.new(len(devices), squeeze=False)
-    for ax, device in zip(axes[0], devices, strict=True):
-        means = most[most.device == device].groupby(_WORK_MEM)[["sort_s", "join_s"]].mean()
-        labels = [format_bytes(size) for size in means.index]
-        colour = plots.COLOURS[device]
-        ax.bar(labels, means.sort_s, color="0.6", label="sort")
-        ax.bar(labels, means.join_s, bottom=means.sort_s, color=colour, label="join")
-        ax.set_title(f"{_NAMES[device]}, {base.clients.max()} clients")
-        ax.set_xlabel("work_mem")
-        ax.legend(fontsize="small")
-    axes[0][0].set_ylabel("time (s)")
+def _sort_and_join(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
+    """Sort above, join below: a line per work_mem, crosses where the paper's number is on file."""
+    devices = _devices(base)
+    width, height = plots.WIDTH_IN * max(len(devices), 1) ** 0.5, 6.2
+    figure = Figure(figsize=(width, height), layout="constrained")
+    colours = plots.device_colours(base.device)
+    grid = figure.subplots(2, len(devices), squeeze=False, sharex=True, sharey=True)
+    for line, phase in zip(grid, ("sort", "join"), strict=True):
+        for ax, device in zip(line, devices, strict=True):
+            mine = base[base.device == device]
+            for shade, size in zip(_SHADES, _work_mems(mine), strict=False):
+                rows = mine[mine[_WORK_MEM] == size]
+                label, colour = format_bytes(size), colours[device]
+                plots.with_spread(ax, rows, "clients", f"{phase}_s", label, colour, alpha=shade)
+                there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
+                ax.plot(
+                    there.clients, there[f"{phase}_s"], "x", color="black", markersize=6, zorder=3
+                )
+            _log_axis(ax.yaxis, ax.set_yscale)
+            ax.set_title(f"{plots.device_name(device)}, {phase}", fontsize="small")
+        line[0].set_ylabel(f"{phase} time (s)")
+    for ax, device in zip(grid[1], devices, strict=True):
+        _clients_axis(ax, sorted(base[base.device == device].clients.unique()))
+    for ax in grid[1]:
+        if not paper.empty:
+            ax.plot([], [], "x", color="black", label="paper")
+        ax.legend(
+            fontsize="x-small",
+            title="work_mem",
+            title_fontsize="x-small",
+            loc="upper left",
+            ncols=2,
+        )
+    figure.suptitle("Sort and join (the paper's tables 5 and 6)", fontsize="medium")
     return figure
 
 
@@ -196,12 +236,13 @@ def _utilisation(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
         return None
     devices = _devices(base)
     figure, axes = plots.new(len(devices), squeeze=False, sharey=True)
+    colours = plots.device_colours(base.device)
     for ax, device in zip(axes[0], devices, strict=True):
         mine = base[base.device == device]
         sizes = _work_mems(mine)
         for shade, marker, size in zip(_SHADES, "ovs^", sizes, strict=False):
             rows = mine[mine[_WORK_MEM] == size].groupby("clients").join_utilisation_ratio.mean()
-            colour = plots.COLOURS[device]
+            colour = colours[device]
             label = format_bytes(size)
             ax.plot(rows.index, rows * 100, marker=marker, color=colour, alpha=shade, label=label)
             there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
@@ -214,10 +255,43 @@ def _utilisation(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
                 color="black",
             )
         ax.set_ylim(0, 105)
-        ax.set_title(f"{_NAMES[device]} (black: the paper's tables 7 and 8)", fontsize="small")
+        ax.set_title(
+            f"{plots.device_name(device)} (black: the paper's tables 7 and 8)", fontsize="small"
+        )
         ax.legend(fontsize="small", title="work_mem", title_fontsize="small")
         _clients_axis(ax, sorted(mine.clients.unique()))
     axes[0][0].set_ylabel("utilisation during the join (%)")
+    return figure
+
+
+def _random_io(base: pd.DataFrame) -> Figure | None:
+    """How much of the reads of joining clients jumps, and of the disk's time is on the way."""
+    if "join_read_jump_ratio" not in base or "device_positioning_ns" not in base:
+        return None
+    disk = base[base.device_positioning_ns > 0].copy()
+    if disk.empty:
+        return None
+    moving = disk.device_positioning_ns
+    disk["positioning_ratio"] = moving / (moving + disk.device_transferring_ns)
+    figure, axes = plots.new(2, squeeze=False, sharey=True)
+    colours = plots.device_colours(base.device)
+    panels = {
+        "join_read_jump_ratio": "joining clients' reads that jump",
+        "positioning_ratio": "arm's time spent on positioning",
+    }
+    for ax, (name, title) in zip(axes[0], panels.items(), strict=True):
+        for device in _devices(disk):
+            mine = disk[disk.device == device]
+            for shade, size in zip(_SHADES, _work_mems(mine), strict=False):
+                rows = mine[mine[_WORK_MEM] == size].groupby("clients")[name].mean()
+                colour, label = colours[device], format_bytes(size)
+                ax.plot(rows.index, 100 * rows, "o-", color=colour, alpha=shade, label=label)
+        ax.set_ylim(0, 105)
+        ax.set_title(title, fontsize="small")
+        _clients_axis(ax, sorted(disk.clients.unique()))
+    axes[0][0].set_ylabel("share (%)")
+    axes[0][1].legend(fontsize="x-small", title="work_mem", title_fontsize="x-small")
+    figure.suptitle("Random I/O on the disk", fontsize="medium")
     return figure
 
 
@@ -230,13 +304,16 @@ def _merge_plans(table: pd.DataFrame) -> Figure | None:
     both = plans.merge(table[table.variant == BASE], on=keys, suffixes=("_other", ""))
     both = both.sort_values(["clients", _WORK_MEM])
     figure, axes = plots.new(2, squeeze=False)
+    colours = plots.device_colours(table.device)
     panels = (("merged_bytes", "read by merges before the last"), ("sort_s", "sort time"))
     for ax, (name, title) in zip(axes[0], panels, strict=True):
         for offset, device in zip((-0.2, 0.2), _devices(both), strict=False):
             rows = both[both.device == device]
             places = np.arange(len(rows)) + offset
             ratio = rows[f"{name}_other"] / rows[name]
-            ax.bar(places, ratio, width=0.38, color=plots.COLOURS[device], label=_NAMES[device])
+            ax.bar(
+                places, ratio, width=0.38, color=colours[device], label=plots.device_name(device)
+            )
             labels = [
                 f"{c}\n{format_bytes(m)}"
                 for c, m in zip(rows.clients, rows[_WORK_MEM], strict=True)
@@ -257,18 +334,19 @@ def _variants(table: pd.DataFrame) -> Figure | None:
         return None
     keys = ["device", "clients", _WORK_MEM]
     chosen = table[table.variant.isin(names)]
-    both = chosen.merge(table[table.variant == BASE], on=keys, suffixes=("_other", ""))
+    both = chosen.merge(table[table.variant == BASE], on=keys, suffixes=("_other", "")).copy()
     both["ratio"] = (both.sort_s_other + both.join_s_other) / both.elapsed_s
     panels = sorted({(c, m) for c, m in zip(both.clients, both[_WORK_MEM], strict=True)})
     figure, axes = plots.new(len(panels), squeeze=False, sharex=True, sharey=True)
+    colours = plots.device_colours(table.device)
     for ax, (clients, size) in zip(axes[0], panels, strict=True):
         rows = both[(both.clients == clients) & (both[_WORK_MEM] == size)]
         for offset, device in zip((-0.15, 0.15), _devices(rows), strict=False):
             mine = rows[rows.device == device].set_index("variant_other").reindex(names)
             places = np.arange(len(names)) + offset
-            colour = plots.COLOURS[device]
+            colour = colours[device]
             ax.hlines(places, 1.0, mine.ratio, color=colour, linewidth=2)
-            ax.plot(mine.ratio, places, "o", color=colour, label=_NAMES[device])
+            ax.plot(mine.ratio, places, "o", color=colour, label=plots.device_name(device))
         ax.set_yticks(np.arange(len(names)), [_variant_label(name) for name in names])
         ax.axvline(1.0, color="0.3", linewidth=1)
         _log_axis(ax.xaxis, ax.set_xscale)

@@ -97,6 +97,11 @@ class Parameters(BaseModel):
         """The tables' size over the paper's."""
         return self.size_ratio or SCALES[self.scale]
 
+    @property
+    def size_said(self) -> str:
+        """What `scale` does not say of the size."""
+        return f"{self.size_ratio:g} of the tables" if self.size_ratio else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(base.Cell):
@@ -118,7 +123,9 @@ def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> 
     def depends(cell: Cell) -> dict[str, str]:
         variant = parameters.variants.get(cell.variant)
         changed = variant.model_dump(mode="json", exclude={"why"}) if variant else {}
-        return {key: str(value) for key, value in changed.items()}
+        whole = parameters.model_dump(mode="json", include={"tables"})
+        facts = {**changed, **whole, "paper_version": parameters.version}
+        return {key: str(value) for key, value in facts.items()}
 
     return points_of(_settings(parameters, devices, what_if=what_if), _label, depends)
 

@@ -15,7 +15,7 @@ from harness.experiments.sort_merge_join import postgres_sort
 from harness.experiments.sort_merge_join.grid import Cell, Parameters, Tables, Variant
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.tiers.base import DeviceRequest
-from harness.tiers.simulated import ModelledStack, SimulatedBench
+from harness.tiers.simulated import TRACE_ROWS, ModelledStack, SimulatedBench
 from harness.units import parse_bytes
 
 _PAGE_BYTES: Final = 8192
@@ -24,6 +24,7 @@ _TUPLE_BYTES: Final = 24 + 4
 """Of a row in the heap: its header, and its entry in the page."""
 
 _SECTOR_BYTES: Final = 512
+_LEAST_JOURNAL_BYTES: Final = 4 << 20
 _NO_VARIANT: Final = Variant(why="")
 
 
@@ -94,7 +95,7 @@ def run_point(
         variant=variant,
     )
     result = simulate(stack, query, v, bench.cancel)
-    return Measurement(metrics(result))
+    return Measurement(metrics(result), trace=result["trace"])
 
 
 def simulate(
@@ -130,11 +131,18 @@ def simulate(
         table_rate_bytes_per_s=sort.table_rate.value,
         ahead=variant.ahead,
         piece_blocks=variant.piece_blocks,
+        trace_rows=TRACE_ROWS,
         seed=v.repetition,
     )
     cache = _page_cache(stack, page_cache_bytes or _left_bytes(stack, query, v))
     return _core.run_sort_merge_joins(
-        stack.device_core, host.to_core(), cache, spec, v.clients, cancel
+        stack.device_core,
+        host.to_core(),
+        cache,
+        spec,
+        v.clients,
+        cancel,
+        _file_system(stack, v.size_ratio_to_paper),
     )
 
 
@@ -152,14 +160,39 @@ def _left_bytes(stack: ModelledStack, query: Query, v: Cell) -> int:
     return left_bytes
 
 
+def _begin_bytes(stack: ModelledStack) -> int:
+    """Where on the device the sorts' blocks begin: of no meaning on a flash drive."""
+    if not isinstance(stack.device, HddProfile):
+        return 0
+    assert stack.host.page_cache is not None
+    begin_ratio = stack.host.page_cache.file_system_begin.value
+    capacity_bytes = stack.device.parameters.capacity.value
+    return int(capacity_bytes * begin_ratio) // _SECTOR_BYTES * _SECTOR_BYTES
+
+
+def _file_system(stack: ModelledStack, size_ratio: float) -> _core.Ext4Parameters | None:
+    """ext4 over the whole device, if the host's profile says what it does there.
+
+    The journal and the time between two of its commits shrink with the tables: they take a part of
+    the sort's time.
+    """
+    ext4 = stack.host.ext4
+    if ext4 is None:
+        return None
+    return _core.Ext4Parameters(
+        cache_block_bytes=postgres_sort.BLOCK_BYTES,
+        discard=ext4.discard.value,
+        commit_ns=max(int(ext4.commit_interval.value * size_ratio), 1),
+        journal_bytes=max(int(ext4.journal.value * size_ratio), _LEAST_JOURNAL_BYTES),
+        occupied_bytes=_begin_bytes(stack),
+        times=True,
+        recent=ext4.recent_allocator.value,
+    )
+
+
 def _page_cache(stack: ModelledStack, memory_bytes: int) -> _core.PageCacheParameters:
     cache = stack.host.page_cache
     assert cache is not None
-    begin_bytes = 0
-    if isinstance(stack.device, HddProfile):
-        capacity_bytes = stack.device.parameters.capacity.value
-        sectors = int(capacity_bytes * cache.file_system_begin.value) // _SECTOR_BYTES
-        begin_bytes = sectors * _SECTOR_BYTES
     return _core.PageCacheParameters(
         memory_bytes=memory_bytes,
         block_bytes=postgres_sort.BLOCK_BYTES,
@@ -170,7 +203,7 @@ def _page_cache(stack: ModelledStack, memory_bytes: int) -> _core.PageCacheParam
         allocation_bytes=cache.allocation.value,
         segment_bytes=cache.segment.value,
         copy_cpu_ns=cache.copy_cpu.value,
-        begin_bytes=begin_bytes,
+        begin_bytes=_begin_bytes(stack),
     )
 
 
@@ -185,7 +218,8 @@ def metrics(result: Mapping[str, Any]) -> dict[str, int | float]:
         return int(sum(c[name] for c in clients)) * postgres_sort.BLOCK_BYTES
 
     elapsed_s = [c["ended_ns"] / 1e9 for c in clients]
-    cache = result["cache"]
+    cache, reads = result["cache"], result["join_reads"]
+    requests = max(reads["join_read_requests"], 1)
     return {
         "elapsed_s": mean(elapsed_s),
         "elapsed_min_s": min(elapsed_s),
@@ -207,6 +241,8 @@ def metrics(result: Mapping[str, Any]) -> dict[str, int | float]:
         "temp_file_bytes": total_bytes("temp_file_blocks"),
         "read_wait_s": cache["read_wait_ns"] / 1e9 / len(clients),
         "write_wait_s": cache["write_wait_ns"] / 1e9 / len(clients),
+        "join_read_jump_ratio": reads["join_read_jumps"] / requests,
+        "join_read_mean_bytes": reads["join_read_bytes"] / requests,
         "device_requests": result["device_requests"],
         **{f"device_{name}": value for name, value in result["device"].items()},
     }

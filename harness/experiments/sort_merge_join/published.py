@@ -18,10 +18,16 @@ _KEY: Final = ["device", "clients", "work_mem_mb"]
 def cells(published: Path) -> pd.DataFrame:
     """One row per published cell: device, clients, work_mem_mb, then what the tables say.
 
-    elapsed_s, sort_s, join_s in seconds, join_utilisation_percent. `published` is the folder
-    data/published.
+    elapsed_s, sort_s, join_s in seconds, join_utilisation_percent; and `use`: open, or withheld:
+    held back until a model had predicted it, and never to be read by a fit. `published` is the
+    folder data/published.
     """
     return pd.read_csv(published / "sort_merge_join.csv")
+
+
+def for_fits(published: Path) -> pd.DataFrame:
+    """The cells that a fit may choose from: none that was withheld."""
+    return cells(published).query("use != 'withheld'").drop(columns="use")
 
 
 def calibration(params: Path) -> Calibration:
@@ -35,20 +41,22 @@ def beside(table: pd.DataFrame, published: Path, seen: Calibration) -> pd.DataFr
     """Our cells with the paper's beside them, where they are on file.
 
     `table` has one row per point. For each time NAME there are NAME, NAME_paper and NAME_error
-    (ours over the paper's, less 1); `fitted` says whether the fit has `seen` the cell.
+    (ours over the paper's, less 1); `fitted` says whether the fit has `seen` the cell, `use` what
+    the cell is: fitted, held out, withheld, or nothing where none is on file.
     """
     ours = table[table.variant == BASE].assign(
         work_mem_mb=lambda t: t.nominal_work_mem_bytes // (1 << 20)
     )
-    wanted = [*TIMES, "sort_utilisation_ratio", "join_utilisation_ratio"]
+    told = [name for name in ("sort_utilisation_ratio", "join_utilisation_ratio") if name in table]
+    wanted = [*TIMES, *told]
     ours = ours.groupby(_KEY, as_index=False)[wanted].mean()
     both = ours.merge(cells(published), on=_KEY, how="left", suffixes=("", "_paper"))
     for name in TIMES:
         both[f"{name}_error"] = both[name] / both[f"{name}_paper"] - 1.0
     sizes = {parse_bytes(size) >> 20 for size in seen.work_mems}
     both["fitted"] = (
-        both.clients.isin(seen.clients)
-        & both.work_mem_mb.isin(sizes)
-        & both.elapsed_s_paper.notna()
+        both.clients.isin(seen.clients) & both.work_mem_mb.isin(sizes) & (both.use == "open")
     )
+    names = {"open": "held out", "withheld": "withheld"}
+    both["use"] = both.use.map(names).fillna("").mask(both.fitted, "fitted")
     return both

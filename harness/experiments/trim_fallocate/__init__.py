@@ -21,11 +21,16 @@ class TrimFallocate(Study):
     """The experiment."""
 
     title = "TRIM x fallocate under PostgreSQL's hash join"
-    notebook = "30_trim_fallocate_matrix.ipynb"
+    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
+    servers = ("postgres",)
     roles = (DriveRole("ssd", rotational=False, min_bytes=5 << 30, needs_trim=True),)
     room = staticmethod(real.needed_bytes)
     """For all temporary files of one repetition."""
+
+    def role(self, device: str, *, rotational: bool | None) -> str:
+        """The paper's first drive, on which it argues; none for a disk, which knows no TRIM."""
+        return device if rotational else grid.FIRST
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """All repetitions, and the pauses between them."""

@@ -74,8 +74,8 @@ def _simulated(
     with SimulatedBench(project.profiles, devices, str(_host(project, point))) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
         result = model.simulate(machine, cell, bench.cancel, settle=True)
-    runs = model.repetitions(result)
-    return model.metrics(runs, result, cell), model.series(runs)
+    found = model.queries(result)
+    return model.metrics(found, result, cell), model.series(found, cell)
 
 
 def _host(project: Project, point: Mapping[str, Any]) -> Path:

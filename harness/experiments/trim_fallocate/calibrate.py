@@ -1,23 +1,21 @@
 """Fits the time of the MX500's TRIM command to one published ratio: figure 2b over 2a.
 
 One number (`trim_command_time`) for one number (the join phase with TRIM over that without, first
-repetition, no fallocate). What the model then says of everything else it has not seen; the first
-repetition of every cell of the matrix is run to show it.
+query, no fallocate; the figures name no drive, it is taken for the MX500's). What the model then
+says of everything else it has not seen; the first query of every cell of the matrix is run to show
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import pandas as pd
-from scipy.optimize import brentq
-
 from harness.devices.data_sheet_fit import into_profile
 from harness.errors import BadParameter
+from harness.experiments import solved
 from harness.experiments.base import Calibrated, Calibration, Measurement, Point, Results, Runs
 from harness.experiments.trim_fallocate import grid, model, published
 from harness.experiments.trim_fallocate.grid import Cell, Parameters
@@ -52,27 +50,19 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
     paper_ratio = published.fitted_ratio(published_folder)
     cells = [_once(p) for p in grid.points(parameters, bench.devices) if _is_base(p)]
     without, with_trim = (_cell(cells, trim) for trim in ("none", "discard"))
-    join_s = _join_s(_run(without, bench))
-    evaluations = 1
+    join_s = _join_s(_run(without, bench).series)
 
     def error(command_ms: float) -> float:
-        nonlocal evaluations
-        evaluations += 1
-        return _join_s(_run(with_trim, bench, command_ms)) / join_s - paper_ratio
+        return _join_s(_run(with_trim, bench, command_ms).series) / join_s - paper_ratio
 
-    if not error(_RANGE_MS[0]) < 0.0 < error(_RANGE_MS[1]):
+    found = solved.root(error, _RANGE_MS, _CLOSE_MS)
+    if found is None:
         low, high = _RANGE_MS
         raise BadParameter(f"no {FITTED} between {low:g} and {high:g} ms gives {paper_ratio:.2f}")
-    command_ms = round(brentq(error, *_RANGE_MS, xtol=_CLOSE_MS), 2)
-    with ThreadPoolExecutor(bench.parallel) as pool:
-        runs = list(pool.map(lambda point: _run(point, bench, command_ms), cells))
-    table = pd.DataFrame(
-        [{**p.values, **run.metrics, "point": p.id} for p, run in zip(cells, runs, strict=True)]
-    )
-    ratio = _join_s(runs[cells.index(with_trim)]) / join_s
-    series = {point.id: run.series for point, run in zip(cells, runs, strict=True)}
-    results = Results(bench.tier, table, series, lambda _: None)
-    return Fit(round(command_ms * 1e6), ratio, paper_ratio, evaluations, results)
+    command_ms = round(found[0], 2)
+    results = solved.run_all(cells, bench, lambda point: _run(point, bench, command_ms))
+    ratio = _join_s(results.series[with_trim.id]) / join_s
+    return Fit(round(command_ms * 1e6), ratio, paper_ratio, found[1] + 1, results)
 
 
 def _is_base(point: Point) -> bool:
@@ -80,19 +70,18 @@ def _is_base(point: Point) -> bool:
 
 
 def _once(point: Point) -> Point:
-    return replace(point, cell=replace(Cell.of(point), repetitions=1))
+    return replace(point, cell=replace(Cell.of(point), repetitions=1, queries_per_repetition=1))
 
 
 def _cell(cells: Sequence[Point], trim: str) -> Point:
-    wanted = {"device": DEVICE, "trim": trim, "preallocation_bytes": 0}
-    for point in cells:
-        if all(point.values[name] == value for name, value in wanted.items()):
-            return point
-    raise BadParameter(f"calibration: the grid has no cell of {DEVICE} with TRIM {trim}")
+    found = solved.cell(cells, {"device": DEVICE, "trim": trim, "preallocation_bytes": 0})
+    if found is None:
+        raise BadParameter(f"calibration: the grid has no cell of {DEVICE} with TRIM {trim}")
+    return found
 
 
-def _join_s(run: Measurement) -> float:
-    return float(run.series["repetition_join_s"][0])
+def _join_s(series: Mapping[str, Sequence[float]]) -> float:
+    return float(series["repetition_join_s"][0])
 
 
 def _run(point: Point, bench: SimulatedBench, command_ms: float | None = None) -> Measurement:

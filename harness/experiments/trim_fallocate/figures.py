@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
@@ -14,12 +15,16 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.drawing import drawn
+from harness.experiments.stands_for import as_roles
 from harness.experiments.trim_fallocate import published
 from harness.experiments.trim_fallocate.grid import BASE
 from harness.paths import find_project
 from harness.units import format_bytes
 
 _DEVICES: Final = {"mx500": "MX500", "840pro": "840 Pro", "cosmos": "Cosmos+"}
+_FIRST: Final = "mx500"
+"""The drive that most variants are of."""
+
 _STYLES: Final = {
     "neither": ("#7f7f7f", "o", "-"),
     "fallocate": ("#56b4e9", "s", "--"),
@@ -45,6 +50,22 @@ _HIGHEST_WAF: Final = 1.1
 """Of the WAF axis, at least: rounding is not to look like a trend."""
 
 
+NEEDS: Final = {
+    "lba_over_time": "a recorded trace of a cell of the matrix",
+    "phases": "TRIM on and off, with and without fallocate, of one drive",
+    "trim_commands": "TRIM with and without fallocate, and a count of TRIM commands",
+    "work_mem": "variant work_mem with two sizes that spill (tier simulated)",
+    "matrix_mx500": "the matrix on the first drive, mx500, or on a real flash drive",
+    "matrix_840pro": "the matrix on the second drive, 840pro (tier simulated)",
+    "matrix_cosmos": "the matrix on the board, cosmos (tier simulated)",
+    "lengths": "TRIM with and without fallocate, with recorded extents",
+    "time_lost": "extents, TRIM commands or the time that commits wait for them",
+    "reads_beside_trim": "reads that TRIM commands were queued against, in a recorded trace",
+    "what_if": "variant preallocation with two sizes, and another variant (tier simulated)",
+}
+"""Which points each figure is drawn of, for who has none."""
+
+
 def draw(results: Results) -> dict[str, Figure]:
     """All figures that the results at hand can fill."""
     table = _cells(results.table)
@@ -55,11 +76,12 @@ def draw(results: Results) -> dict[str, Figure]:
         "trim_commands": lambda: _trim_commands(base, results),
         "work_mem": lambda: _work_mem(table, results),
         **{
-            f"matrix_{device}": lambda device=device: _matrix(base, results, device)  # type: ignore[misc]
-            for device in _devices(base)
+            f"matrix_{role}": lambda role=role, device=device: _matrix(base, results, role, device)  # type: ignore[misc]
+            for role, device in _roles(base).items()
         },
         "lengths": lambda: _lengths(base, results),
         "time_lost": lambda: _time_lost(base),
+        "reads_beside_trim": lambda: _reads_beside_trim(base),
         "what_if": lambda: _what_if(table, results),
     }
     return drawn(results, makers)
@@ -77,6 +99,18 @@ def _cells(table: pd.DataFrame) -> pd.DataFrame:
 def _devices(table: pd.DataFrame) -> list[str]:
     there = set(table.device)
     return [d for d in _DEVICES if d in there] + sorted(there - set(_DEVICES))
+
+
+def _roles(table: pd.DataFrame) -> dict[str, str]:
+    """The paper's drives, and the device here that each is; a real one is as which it is judged,
+    but of several the first.
+    """
+    found: dict[str, str] = {}
+    roles = dict(zip(table.device, as_roles(table).device, strict=True))
+    for device in _devices(table):
+        role = roles[device]
+        found[device if role in found else role] = device
+    return found
 
 
 def _name(device: str) -> str:
@@ -170,21 +204,21 @@ def _two_traces(device: str, requests: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _phases(base: pd.DataFrame, results: Results) -> Figure | None:
-    """Partition and join of the first repetition, per drive and cell."""
-    devices = [d for d in _devices(base) if _by_cell(base[base.device == d], results, "join_s")]
+    """Partition and join of the first query, per drive and cell."""
+    phases = ("first_partition_s", "first_join_s")
+    devices = [d for d in _devices(base) if _by_cell(base[base.device == d], results, phases[1])]
     if not devices:
         return None
     figure, axes = plots.new(len(devices), squeeze=False)
     for ax, device in zip(axes[0], devices, strict=True):
         mine = base[base.device == device]
         first = {
-            name: {c: v[0] for c, v in _by_cell(mine, results, name).items()}
-            for name in ("partition_s", "join_s")
+            name: {c: v[0] for c, v in _by_cell(mine, results, name).items()} for name in phases
         }
-        cells = list(first["join_s"])
+        cells = list(first[phases[1]])
         places = np.arange(len(cells))
         for offset, (name, values) in zip((-0.2, 0.2), first.items(), strict=True):
-            shade = 0.45 if name == "partition_s" else 1.0
+            shade = 0.45 if name == phases[0] else 1.0
             ax.bar(
                 places + offset,
                 [values[c] for c in cells],
@@ -198,22 +232,22 @@ def _phases(base: pd.DataFrame, results: Results) -> Figure | None:
         ax.grid(visible=False, axis="x")
         ax.set_title(_name(device))
     axes[0][0].set_ylabel("time (s): partition (pale), join")
-    figure.suptitle("The first repetition's two phases", fontsize="medium")
+    figure.suptitle("The first query's two phases", fontsize="medium")
     return figure
 
 
 def _paper_s(axes: Axes, device: str, cells: Sequence[str], mine: pd.DataFrame) -> None:
-    """Crosses at the paper's join times, if the run is of the paper's size."""
-    if mine.size_ratio_to_paper.max() < 1:
-        return
+    """Crosses at the paper's join times, as much shorter as the run is smaller."""
+    ratio = float(mine.size_ratio_to_paper.max())
     times = published.times(find_project().published)
     for row in times[(times.device == device) & (times.metric == "join_s")].itertuples():
         cell = "trim" if row.trim == "discard" else "neither"
         if cell in cells and not row.preallocated:
             place = cells.index(cell) + 0.2
-            axes.plot(place, row.value, "x", color="black", markersize=8, markeredgewidth=2)
+            axes.plot(place, row.value * ratio, "x", color="black", markersize=8, markeredgewidth=2)
     if device in set(times.device):
-        axes.plot([], [], "x", color="black", markersize=8, markeredgewidth=2, label="paper, join")
+        label = "paper, join" if ratio == 1 else f"paper, join, over {1 / ratio:g}"
+        axes.plot([], [], "x", color="black", markersize=8, markeredgewidth=2, label=label)
         axes.legend(fontsize="x-small", loc="upper left")
 
 
@@ -248,28 +282,29 @@ def _trim_commands(base: pd.DataFrame, results: Results) -> Figure | None:
 
 
 def _work_mem(table: pd.DataFrame, results: Results) -> Figure | None:
-    """Mean time of a join by work_mem, least to greatest of the repetitions as bars."""
+    """Time of each of the joins, a line per work_mem: as the paper drew it."""
     rows = table[table.variant == "work_mem"].sort_values("work_mem_bytes")
     runs = [_series(results, point, "elapsed_s") for point in rows.point]
     if len(rows) < 2 or not all(len(run) for run in runs):
         return None
     means = np.array([np.mean(run) for run in runs])
-    spread = [means - [min(run) for run in runs], np.array([max(run) for run in runs]) - means]
     figure, axes = plots.new()
-    colour = _STYLES["neither"][0]
-    axes.errorbar(rows.work_mem_bytes, means, yerr=spread, marker="o", capsize=3, color=colour)
-    for size, mean, batches in zip(rows.work_mem_bytes, means, rows.batches, strict=True):
-        axes.annotate(
-            f"{batches:,.0f} batches",
-            (size, mean),
-            xytext=(7, 7),
-            textcoords="offset points",
-            fontsize="x-small",
+    shades = np.linspace(0.15, 0.9, len(runs))
+    for run, shade, size, batches in zip(
+        runs, shades, rows.work_mem_bytes, rows.batches, strict=True
+    ):
+        axes.plot(
+            range(1, len(run) + 1),
+            run,
+            marker="o",
+            markersize=4,
+            linewidth=1.4,
+            color=colormaps["viridis"](shade),
+            label=f"{format_bytes(size)} ({batches:,.0f} batches)",
         )
-    plots.size_axis(axes, rows.work_mem_bytes)
-    axes.margins(x=0.18)
-    axes.set_ylim(0, max(max(run) for run in runs) * 1.15)
-    axes.set_xlabel("work_mem")
+    axes.set_ylim(0, max(max(run) for run in runs) * 1.4)
+    axes.legend(title="work_mem", fontsize="x-small", title_fontsize="x-small", ncols=3)
+    _repetition_axis(axes)
     axes.set_ylabel("time of a join (s)")
     [device] = rows.device.unique()
     axes.set_title(
@@ -280,15 +315,15 @@ def _work_mem(table: pd.DataFrame, results: Results) -> Figure | None:
     return figure
 
 
-def _matrix(base: pd.DataFrame, results: Results, device: str) -> Figure | None:
+def _matrix(base: pd.DataFrame, results: Results, role: str, device: str) -> Figure | None:
     """Time and write amplification over the repetitions, a line per cell."""
+    notes = results.notes.get(f"matrix_{role}", ())
     mine = base[base.device == device]
-    panels = {"elapsed_s": "time of a join (s)", "waf_ratio": "write amplification"}
+    panels = {"elapsed_s": "time of a repetition (s)", "waf_ratio": "write amplification"}
     found = {name: _by_cell(mine, results, name) for name in panels}
     found = {name: lines for name, lines in found.items() if lines}
     if "elapsed_s" not in found:
         return None
-    notes = results.notes.get(f"matrix_{device}", ())
     height_in = 4.2 + _NOTE_IN * len(notes)
     figure, axes = plots.new(len(found), height_in=height_in, squeeze=False)
     for ax, (name, lines) in zip(axes[0], found.items(), strict=True):
@@ -380,12 +415,46 @@ def _time_lost(base: pd.DataFrame) -> Figure | None:
     return figure
 
 
+def _reads_beside_trim(base: pd.DataFrame) -> Figure | None:
+    """How long a read takes while a TRIM command is in the drive, and else."""
+    names = {"alone": "no TRIM in the drive", "beside_trim": "while there is one"}
+    columns = [f"read_{name}_mean_us" for name in names]
+    if not set(columns) <= set(base):
+        return None
+    rows = base[base.cell.isin(("trim", "both"))].dropna(subset=columns[1:])
+    if rows.empty:
+        return None
+    figure, axes = plots.new()
+    labels = [f"{_name(row.device)},\n{_NAMES[row.cell]}" for row in rows.itertuples()]
+    for offset, shade, (name, label) in zip((-0.2, 0.2), (0.45, 1.0), names.items(), strict=True):
+        places = np.arange(len(rows)) + offset
+        means, counts = rows[f"read_{name}_mean_us"].fillna(0), rows[f"reads_{name}"].fillna(0)
+        bars = axes.bar(
+            places, means, width=0.38, color=_colours(list(rows.cell)), alpha=shade, label=label
+        )
+        texts = [f"{m:,.0f}\n({n:,.0f} reads)" for m, n in zip(means, counts, strict=True)]
+        axes.bar_label(bars, texts, fontsize="x-small", padding=2)
+    axes.set_xticks(np.arange(len(rows)), labels, fontsize="small")
+    axes.grid(visible=False, axis="x")
+    axes.margins(y=0.25)
+    axes.set_ylabel("mean latency of a read (us)")
+    axes.set_title("Reads beside TRIM commands", fontsize="medium")
+    axes.legend(fontsize="small")
+    return figure
+
+
 _VARIANTS: Final = {
     "asynchronous": "kernel of today",
     "delayed": "delayed TRIM",
     "fstrim": "fstrim after each",
     "all_files_open": "all files open",
     "full_drive": "half-full drive",
+    "scattered": "half-full, scattered",
+    "gives_back": "gives back",
+    "fitting_preallocation": "12 MiB",
+    "by_and_by": "1 MiB, by and by",
+    "fold_first": "SLC folds first",
+    "largest_cache": "SLC: all free space",
 }
 
 
@@ -395,9 +464,9 @@ def _what_if(table: pd.DataFrame, results: Results) -> Figure | None:
     bars = _over_base(table, results)
     if len(sweep) < 3 or bars.empty:
         return None
-    figure = Figure(figsize=(2 * plots.WIDTH_IN * 0.75, 4.6), layout="constrained")
+    figure = Figure(figsize=(2 * plots.WIDTH_IN * 0.75, 6.8), layout="constrained")
     grid = figure.add_gridspec(1, 3, width_ratios=(1, 1, 1.5))
-    panels = {"trim_commands": "TRIM commands per join", "first_elapsed_s": "first join (s)"}
+    panels = {"trim_commands": "TRIMs per repetition", "first_query_s": "first query (s)"}
     for column, (name, label) in enumerate(panels.items()):
         _sweep_panel(figure.add_subplot(grid[column]), sweep, name, label)
     _bars_panel(figure.add_subplot(grid[2]), bars)
@@ -406,7 +475,7 @@ def _what_if(table: pd.DataFrame, results: Results) -> Figure | None:
 
 def _preallocation_sweep(table: pd.DataFrame) -> pd.DataFrame:
     """With TRIM, by the size, of the drive that has the variant; the paper's own cells among it."""
-    if "first_elapsed_s" not in table:
+    if "first_query_s" not in table:
         return table.iloc[:0]
     devices = set(table[table.variant == "preallocation"].device)
     own = table[table.device.isin(devices) & table.variant.isin((BASE, "preallocation"))]
@@ -437,7 +506,8 @@ def _over_base(table: pd.DataFrame, results: Results) -> pd.DataFrame:
             same = min(len(own), len(other))
             if same:
                 ratio = np.mean(own[:same]) / np.mean(other[:same])
-                rows.append({"label": label, "cell": row.cell, "ratio": ratio})
+                name = label if row.device == _FIRST else f"{label}, {_name(row.device)}"
+                rows.append({"label": name, "cell": row.cell, "ratio": ratio})
     return pd.DataFrame(rows, columns=["label", "cell", "ratio"])
 
 

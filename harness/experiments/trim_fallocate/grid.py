@@ -15,11 +15,14 @@ from harness.experiments.trim_fallocate import hash_batches
 from harness.experiments.variants import overrides_of
 from harness.units import format_bytes, parse_bytes
 
-SCALES: Final = {"smoke": 1 / 128, "small": 1 / 32, "paper": 1.0}
+SCALES: Final = {"smoke": 1 / 128, "small": 1 / 32, "medium": 1 / 8, "paper": 1.0}
 """Database, memory, open files, commits and drive over the paper's, by scale name.
 
 A batch's file stays as it is.
 """
+
+FIRST: Final = "mx500"
+"""The paper's drive of figures 2 to 7; a real drive of another name takes its part in claims."""
 
 BASE: Final = "paper"
 """The variant in which nothing is varied."""
@@ -34,8 +37,10 @@ class Drive(BaseModel):
     """What runs on one drive.
 
     `scale_factor` is TPC-H's; `preallocation` the size in the cells with fallocate;
-    `shared_buffers` what the server takes of the memory; `device` the drive's size, if it is to be
-    a smaller one that behaves alike.
+    `queries_per_repetition` run one after the other, timed together; `shared_buffers` what the
+    server takes of the memory; `device` the drive's size, if it is to be a smaller one that behaves
+    alike; `least_scale` what the grid's scale is at least taken for, for a drive whose dies do not
+    fit into less.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -44,15 +49,20 @@ class Drive(BaseModel):
     work_mem: SizeText
     preallocation: SizeText
     repetitions: int = Field(ge=1, le=1000)
+    queries_per_repetition: int = Field(1, ge=1, le=1000)
     shared_buffers: SizeText = "128 MiB"
     device: SizeText | None = None
+    least_scale: Scale = "smoke"
 
 
 class Variant(BaseModel):
     """A what-if on some cells: other profile parameters, policies, sizes or workloads.
 
-    `occupied_ratio`: how much of the file system other files hold, which nobody touches.
-    `max_files`: what the server may have open (max_files_per_process).
+    `occupied_ratio`: how much of the file system other files hold, which nobody touches;
+    `occupied_piece`: these lie everywhere, in pieces of that size. `max_files`: what the server may
+    have open (max_files_per_process). `preallocate_again`: a file that has used up what it was
+    given is given as much again. `give_back`: what it did not use is freed when it has been
+    written, not when it is deleted.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -63,10 +73,14 @@ class Variant(BaseModel):
     preallocation: list[SizeText] | None = None
     work_mems: list[SizeText] | None = None
     repetitions: int | None = Field(None, ge=1, le=1000)
+    queries_per_repetition: int | None = Field(None, ge=1, le=1000)
     overrides: dict[str, str] = {}
     workload: Workload = "hash_join"
     occupied_ratio: float = Field(0.0, ge=0, le=0.9)
+    occupied_piece: SizeText = "0 B"
     max_files: int | None = Field(None, ge=25)
+    preallocate_again: bool = False
+    give_back: bool = False
 
 
 class Parameters(BaseModel):
@@ -92,13 +106,23 @@ class Parameters(BaseModel):
         """Database and drive over the paper's."""
         return SCALES[self.scale]
 
+    def ratio_on(self, drive: Drive) -> float:
+        """The same for one of the drives, which may be as small as it can be."""
+        return max(self.ratio, SCALES[drive.least_scale])
+
+    @property
+    def size_said(self) -> str:
+        """TPC-H's scale factors, which `scale` shrinks."""
+        sizes = sorted({d.scale_factor * self.ratio_on(d) for d in self.drives.values()})
+        return f"TPC-H {' and '.join(f'{size:.3g}' for size in sizes)}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(base.Cell):
     """A workload that is repeated on one file system; sizes and times are already scaled.
 
     `preallocation_bytes`: of each temporary file, 0: none. `max_files`: what the server may have
-    open, unless they are preallocated. `commit_s`: of the journal, in the device's time.
+    open. `commit_s`: of the journal, in the device's time.
     `page_cache_bytes`, `dirty_ratio` (of it, what may wait to be written): on a real kernel.
     `device_bytes`: of the drive, 0: as its profile says, scaled.
     """
@@ -111,12 +135,16 @@ class Cell(base.Cell):
     scale_factor: float
     size_ratio_to_paper: float
     repetitions: int
+    queries_per_repetition: int
     shared_buffers_bytes: int
     page_cache_bytes: int
     dirty_ratio: float
     max_files: int
     commit_s: float
     occupied_ratio: float
+    occupied_piece_bytes: int
+    preallocate_again: bool
+    give_back: bool
     device_bytes: int
 
 
@@ -148,9 +176,14 @@ def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
                 continue
             drive = p.drives[device]
             for trim in variant.trim:
-                for size in variant.preallocation or ("0 B", drive.preallocation):
+                for size in variant.preallocation or _sizes(drive, variant):
                     for work_mem in variant.work_mems or [drive.work_mem]:
                         yield _setting(p, device, trim, size, name, variant, work_mem)
+
+
+def _sizes(drive: Drive, variant: Variant) -> tuple[str, ...]:
+    about_them = variant.preallocate_again or variant.give_back
+    return (drive.preallocation,) if about_them else ("0 B", drive.preallocation)
 
 
 def _setting(
@@ -163,6 +196,7 @@ def _setting(
     work_mem: str = "",
 ) -> Cell:
     drive = p.drives[device]
+    ratio = p.ratio_on(drive)
     return Cell(
         device=device,
         variant=name,
@@ -170,15 +204,19 @@ def _setting(
         trim=trim,
         preallocation_bytes=parse_bytes(preallocation),
         work_mem_bytes=parse_bytes(work_mem or drive.work_mem),
-        scale_factor=drive.scale_factor * p.ratio,
-        size_ratio_to_paper=p.ratio,
+        scale_factor=drive.scale_factor * ratio,
+        size_ratio_to_paper=ratio,
         repetitions=variant.repetitions or drive.repetitions,
-        shared_buffers_bytes=int(parse_bytes(drive.shared_buffers) * p.ratio),
-        page_cache_bytes=int(parse_bytes(p.page_cache) * p.ratio),
+        queries_per_repetition=variant.queries_per_repetition or drive.queries_per_repetition,
+        shared_buffers_bytes=int(parse_bytes(drive.shared_buffers) * ratio),
+        page_cache_bytes=int(parse_bytes(p.page_cache) * ratio),
         dirty_ratio=p.dirty_ratio,
         max_files=variant.max_files or p.max_files,
         commit_s=p.commit_s,
         occupied_ratio=variant.occupied_ratio,
+        occupied_piece_bytes=parse_bytes(variant.occupied_piece),
+        preallocate_again=variant.preallocate_again,
+        give_back=variant.give_back,
         device_bytes=parse_bytes(drive.device) if drive.device else 0,
     )
 

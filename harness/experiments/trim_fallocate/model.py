@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from harness import _core
 from harness.devices import scaling
 from harness.devices.profiles import HostProfile, SsdProfile
@@ -20,9 +17,8 @@ from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
 from harness.experiments.variants import overrides_of
 from harness.tiers.base import DeviceRequest
-from harness.tiers.simulated import ModelledStack, SimulatedBench
+from harness.tiers.simulated import TRACE_ROWS, ModelledStack, SimulatedBench
 
-_TRACED_ROWS: Final = 20_000
 _STEP_BYTES: Final = 2 * hash_batches.BLOCK_BYTES
 """The simulation's unit: two of a batch file's blocks at once. With single ones extents and TRIMs
 are 3 to 5 % more, times within 3 % (tests/experiments/test_trim_fallocate.py), and it takes twice
@@ -38,7 +34,7 @@ _MINIMAL_TUPLE_BYTES: Final = 4 + 16
 
 @dataclass(frozen=True)
 class Run:
-    """One repetition, in differences to the one before. Times in s."""
+    """One query, or several one after the other, in differences to what was before. Times in s."""
 
     partition_s: float
     join_s: float
@@ -48,8 +44,19 @@ class Run:
 
     @property
     def elapsed_s(self) -> float:
-        """The query's."""
+        """Without the settling."""
         return self.partition_s + self.join_s
+
+    @classmethod
+    def of(cls, parts: Sequence[Run]) -> Run:
+        """All of them together."""
+        return cls(
+            partition_s=sum(part.partition_s for part in parts),
+            join_s=sum(part.join_s for part in parts),
+            settle_s=sum(part.settle_s for part in parts),
+            files=_sum([part.files for part in parts]),
+            device=_sum([part.device for part in parts]),
+        )
 
     @property
     def waf_ratio(self) -> float:
@@ -69,8 +76,8 @@ def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> M
         raise BadParameter(f"{v.workload}: the simulated tier models the hash join only")
     stack = bench.stack(DeviceRequest(device=v.device, overrides=overrides))
     result = simulate(stack, v, bench.cancel)
-    runs = repetitions(result)
-    return Measurement(metrics(runs, result, v), series(runs), trace=_trace(result["trace"]))
+    found = queries(result)
+    return Measurement(metrics(found, result, v), series(found, v), trace=result["trace"])
 
 
 def simulate(
@@ -78,8 +85,8 @@ def simulate(
 ) -> dict[str, Any]:
     """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
-    `settle`: each repetition waits until all that it has freed is committed and discarded; else the
-    next one begins at once, as the paper's did, and finds the drive busy with it.
+    `settle`: each query waits until all that it has freed is committed and discarded; else the next
+    one begins at once, as the paper's did, and finds the drive busy with it.
     """
     host = stack.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
@@ -90,7 +97,7 @@ def simulate(
     batches = batches_of(v)
     discard = ext4.discard.value if v.trim == "discard" else "none"
     drive = _device(stack, v)
-    return _core.run_hash_joins(
+    result = _core.run_hash_joins(
         drive.to_core(),
         host.to_core(),
         _page_cache(host, v),
@@ -100,15 +107,17 @@ def simulate(
             # As many commits in a join as at the paper's size: it takes a part of that time.
             commit_ns=int(ext4.commit_interval.value * _ratio(v)),
             preallocation_bytes=v.preallocation_bytes,
+            preallocate_again=v.preallocate_again,
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
             occupied_bytes=int(drive.parameters.capacity.value * v.occupied_ratio),
+            occupied_piece_bytes=v.occupied_piece_bytes,
             recent=ext4.recent_allocator.value,
         ),
         _core.HashJoinSpec(
             inner=_input(ORDERS, v),
             outer=_input(LINEITEM, v),
             batches=batches,
-            repetitions=v.repetitions,
+            repetitions=v.repetitions * v.queries_per_repetition,
             scan_cpu_ns=cpu.partition_tuple_cpu.value,
             build_cpu_ns=cpu.build_tuple_cpu.value,
             probe_cpu_ns=cpu.probe_tuple_cpu.value,
@@ -117,11 +126,13 @@ def simulate(
             table_rate_bytes_per_s=cpu.heap_rate.value,
             settle=settle,
             trim_after=v.trim == "fstrim",
+            give_back=v.give_back,
             traced=0,
-            trace_every=max(_requests(v) // _TRACED_ROWS, 1),
+            trace_rows=TRACE_ROWS,
         ),
         cancel,
     )
+    return {**result, "device_bytes": drive.parameters.capacity.value}
 
 
 def batches_of(v: Cell) -> int:
@@ -149,12 +160,6 @@ def _input(table: Table, v: Cell) -> _core.JoinInput:
     )
 
 
-def _requests(v: Cell) -> int:
-    """Roughly, of one repetition."""
-    spilled = v.scale_factor * (ORDERS.heap_bytes + LINEITEM.heap_bytes)
-    return int(2 * spilled / (64 << 10))
-
-
 def _device(stack: ModelledStack, v: Cell) -> SsdProfile:
     """The drive, or a smaller one that behaves like it."""
     profile = stack.device
@@ -172,8 +177,10 @@ def _page_cache(host: HostProfile, v: Cell) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
     # The hash table's share of the memory, as at the paper's size: work_mem itself is not scaled.
+    # A batch's file has a block of the server's own memory as long as it is there (buffile.c).
+    buffers_bytes = 2 * batches_of(v) * hash_batches.BLOCK_BYTES
     memory_bytes = int((cache.memory.value - v.work_mem_bytes) * _ratio(v)) - int(
-        v.shared_buffers_bytes
+        v.shared_buffers_bytes + buffers_bytes
     )
     if memory_bytes < 64 * _STEP_BYTES:
         raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
@@ -189,8 +196,8 @@ def _page_cache(host: HostProfile, v: Cell) -> _core.PageCacheParameters:
     )
 
 
-def repetitions(result: Mapping[str, Any]) -> list[Run]:
-    """The repetitions' own shares of counters that go on from one to the next."""
+def queries(result: Mapping[str, Any]) -> list[Run]:
+    """The queries' own shares of counters that go on from one to the next."""
     runs: list[Run] = []
     before: Mapping[str, Any] = {"files": {}, "device": {}}
     for run in result["runs"]:
@@ -207,6 +214,21 @@ def repetitions(result: Mapping[str, Any]) -> list[Run]:
     return runs
 
 
+def repetitions(found: Sequence[Run], v: Cell) -> list[Run]:
+    """The queries of each repetition together."""
+    each = v.queries_per_repetition
+    return [Run.of(found[first : first + each]) for first in range(0, len(found), each)]
+
+
+def _sum(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def added(values: Sequence[Any]) -> Any:
+        if not isinstance(values[0], list):
+            return sum(values)
+        return [sum(column) for column in zip(*values, strict=True)]
+
+    return {name: added([part[name] for part in parts]) for name in parts[0]}
+
+
 def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: [a - b for a, b in zip(value, before.get(name, [0] * len(value)), strict=True)]
@@ -216,8 +238,12 @@ def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def metrics(runs: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[str, int | float]:
-    """The flat record; names and meanings as on the tiers with a real server."""
+def metrics(found: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[str, int | float]:
+    """The flat record; names and meanings as on the tiers with a real server.
+
+    Means are of repetitions, but for temporary files and bytes, which are of queries.
+    """
+    runs = repetitions(found, v)
 
     def mean(values: Sequence[float]) -> float:
         return float(sum(values)) / len(values)
@@ -227,6 +253,7 @@ def metrics(runs: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[str
 
     files = max(whole("files"), 1)
     written = sum(run.device["write_bytes"] for run in runs)
+    capacity_bytes = int(result["device_bytes"])
     return {
         "batches": batches_of(v),
         "elapsed_s": mean([run.elapsed_s for run in runs]),
@@ -237,17 +264,23 @@ def metrics(runs: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[str
         "last_elapsed_s": runs[-1].elapsed_s,
         "first_join_s": runs[0].join_s,
         "first_partition_s": runs[0].partition_s,
+        "first_query_s": found[0].elapsed_s,
+        "last_query_s": found[-1].elapsed_s,
+        "first_query_partition_s": found[0].partition_s,
+        "first_query_join_s": found[0].join_s,
+        "drive_writes_per_repetition": written / len(runs) / capacity_bytes,
         "waf_ratio": sum(run.device["nand_write_bytes"] for run in runs) / max(written, 1),
         "first_waf_ratio": runs[0].waf_ratio,
         "last_waf_ratio": runs[-1].waf_ratio,
-        "temp_files": files / len(runs),
+        "temp_files": files / len(found),
         "extents_per_file": whole("extents") / files,
         "trim_commands": whole("discards") / len(runs),
         "trim_bytes": whole("discarded_blocks") * 4096 / len(runs),
         "trim_wait_s": whole("discard_wait_ns") / 1e9 / len(runs),
         "first_extents_per_file": runs[0].files["extents"] / max(runs[0].files["files"], 1),
         "temp_written_bytes": result["temp_blocks"] * _STEP_BYTES,
-        "temp_read_bytes": result["read_blocks"] * _STEP_BYTES / len(runs),
+        "temp_read_bytes": result["read_blocks"] * _STEP_BYTES / len(found),
+        "given_back_bytes": whole("given_back_blocks") * 4096 / len(runs),
         "read_wait_s": result["read_wait_ns"] / 1e9 / len(runs),
         "write_wait_s": result["write_wait_ns"] / 1e9 / len(runs),
         "device_requests": result["device_requests"],
@@ -255,8 +288,9 @@ def metrics(runs: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[str
     }
 
 
-def series(runs: Sequence[Run]) -> dict[str, list[int] | list[float]]:
+def series(found: Sequence[Run], v: Cell) -> dict[str, list[int] | list[float]]:
     """Per repetition; and how long extents and TRIMs were, all repetitions together."""
+    runs = repetitions(found, v)
 
     def lengths(name: str) -> list[int]:
         return [sum(column) for column in zip(*(run.files[name] for run in runs), strict=True)]
@@ -267,6 +301,16 @@ def series(runs: Sequence[Run]) -> dict[str, list[int] | list[float]]:
         "repetition_join_s": [run.join_s for run in runs],
         "repetition_settle_s": [run.settle_s for run in runs],
         "repetition_waf_ratio": [run.waf_ratio for run in runs],
+        "repetition_written_bytes": [int(run.device["write_bytes"]) for run in runs],
+        **{
+            f"repetition_{name}_bytes": [int(run.device[f"nand_{name}_bytes"]) for run in runs]
+            for name in ("copied", "folded", "padded")
+        },
+        "repetition_first_query_s": [run.elapsed_s for run in found[:: v.queries_per_repetition]],
+        "repetition_first_join_s": [run.join_s for run in found[:: v.queries_per_repetition]],
+        "repetition_first_partition_s": [
+            run.partition_s for run in found[:: v.queries_per_repetition]
+        ],
         "repetition_trim_commands": [int(run.files["discards"]) for run in runs],
         "repetition_trim_bytes": [int(run.files["discarded_blocks"]) * 4096 for run in runs],
         "repetition_extents": [int(run.files["extents"]) for run in runs],
@@ -274,8 +318,3 @@ def series(runs: Sequence[Run]) -> dict[str, list[int] | list[float]]:
         "trim_length_histogram": lengths("discard_lengths"),
         "extent_length_histogram": lengths("extent_lengths"),
     }
-
-
-def _trace(trace: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-    """Of the first repetition: time_ns, lba, sectors, op (0 read, 1 write, 2 TRIM, 3 flush)."""
-    return dict(trace)

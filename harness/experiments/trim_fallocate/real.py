@@ -1,15 +1,16 @@
 """The run of one cell of the matrix on a real kernel: a private PostgreSQL, temp files on ext4.
 
-One point is one drive and one file system that age over all repetitions of one query; the database
-lies on the host's own disk, next to the raw data. Page cache and dirty pages are bounded, as the
-paper's machine bounds them by its 1 GB for 40 GB: so write-back takes the files in turns while they
-grow together.
+One point is one drive and one file system that age over all repetitions of some queries; the
+database lies on the host's own disk, next to the raw data. Page cache and dirty pages are bounded,
+as the paper's machine bounds them by its 1 GB for 40 GB: so write-back takes the files in turns
+while they grow together.
 
-A repetition has the query, whose two phases are its own time, and the settling: the file system is
-synced (with `fstrim`, then trimmed), so that the journal's last commit issues its discards, and the
-device has come to rest. Newer kernels (5.14 on) discard behind the commit's back, so some of them
-contend with what the query still reads, and some come in the settling; the paper's kernel issued
-them in the commit. Settling ends with the last request that the kernel has seen end.
+A repetition has its queries, one after the other, whose two phases are its own time, and the
+settling: the file system is synced (with `fstrim`, then trimmed), so that the journal's last commit
+issues its discards, and the device has come to rest. Newer kernels (5.14 on) discard behind the
+commit's back, so some of them contend with what the query still reads, and some come in the
+settling; the paper's kernel issued them in the commit. Settling ends with the last request that the
+kernel has seen end.
 
 Times are the device's: the clock's, divided by the slowdown. Software is not slowed down, so to the
 device the processor is that many times faster.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +51,6 @@ TRIMS: Final = ("none", "discard", "fstrim")
 _INODES: Final = 16_384
 """A join of 2,048 batches has twice as many files."""
 
-_OPEN_FILES: Final = 16_384
-"""With preallocation. A server that has more files than it may have open closes some and opens them
-again later: the library would give back their tails too early."""
-
 _CHUNK_BYTES: Final = 1 << 20
 _BLOCK_SECTORS: Final = 8
 _CLIENT_BYTES: Final = 4 << 20
@@ -68,11 +65,21 @@ _QUIET_LIMIT_S: Final = 300.0
 
 @dataclass(frozen=True)
 class _Repetition:
-    """One run of the query; times are of CLOCK_BOOTTIME, in ns; `device`: its counters' change."""
+    """Some queries; times are of CLOCK_BOOTTIME, in ns; `device`: its counters' change."""
 
-    query: QueryRun
+    queries: list[QueryRun]
     quiet_ns: int
     device: dict[str, int]
+
+    @property
+    def begin_ns(self) -> int:
+        """Of the first query."""
+        return self.queries[0].begin_ns
+
+    @property
+    def end_ns(self) -> int:
+        """Of the last query."""
+        return self.queries[-1].end_ns
 
 
 def needed_bytes(v: Cell) -> int:
@@ -92,6 +99,8 @@ def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
     Raises HarnessError; whatever it started has ended then.
     """
     trim, preallocation = v.trim, v.preallocation_bytes
+    if v.preallocate_again or v.occupied_ratio or v.occupied_piece_bytes:
+        raise BadParameter("preallocate_again, occupied_ratio: the simulated tier has them only")
     if trim not in TRIMS:
         raise BadParameter(f"trim {trim!r}: one of {', '.join(TRIMS)}")
     tables = tpch_tables.whole_tables(raw, v.scale_factor)
@@ -120,9 +129,9 @@ def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
             ) as folder,
             postgres.run(
                 postgres.folder_below(raw),
-                _settings(page_cache_bytes, _OPEN_FILES if preallocation else v.max_files),
+                _settings(page_cache_bytes, v.max_files),
                 bounded=True,
-                preload=temp_files.preallocation(preallocation),
+                preload=temp_files.preallocation(preallocation, v.give_back),
             ) as server,
         ):
             runs = _Runs(v, bench, device, folder, server, tables)
@@ -184,15 +193,16 @@ class _Runs:
     def _repeat(self, block_device: Path) -> _Repetition:
         server_memory.forget_files(self.server)
         before = self.device.counted()
-        query = self._query()
-        self._check(query)
+        done = [self._query() for _ in range(self.cell.queries_per_repetition)]
+        for query in done:
+            self._check(query)
         mounts.sync(self.folder, _QUIET_LIMIT_S)
         _wait_until_quiet(block_device)
         if self.cell.trim == "fstrim":
             filesystems.trim(self.folder)
         quiet_ns = _wait_until_quiet(block_device)
         after = self.device.counted()
-        return _Repetition(query, quiet_ns, {n: after[n] - before[n] for n in after})
+        return _Repetition(done, quiet_ns, {n: after[n] - before[n] for n in after})
 
     def _query(self) -> QueryRun:
         heard = Heard()
@@ -280,7 +290,7 @@ def _settled_ns(repetitions: Sequence[_Repetition], trace: Path) -> list[int]:
     with duckdb.connect() as db:
         ends = [db.execute(f"{last}{each.quiet_ns}").fetchall()[0][0] for each in repetitions]
     pairs = zip(ends, repetitions, strict=True)
-    return [max(each.query.end_ns, int(end or 0)) for end, each in pairs]
+    return [max(each.end_ns, int(end or 0)) for end, each in pairs]
 
 
 def _times(
@@ -289,7 +299,7 @@ def _times(
     elapsed, partition, join = _phases(repetitions, device)
     settled = _settled_ns(repetitions, trace)
     settle = [
-        (at - each.query.end_ns) / 1e9 / device.slowdown
+        (at - each.end_ns) / 1e9 / device.slowdown
         for at, each in zip(settled, repetitions, strict=True)
     ]
     return {
@@ -305,13 +315,18 @@ def _times(
 def _phases(
     repetitions: Sequence[_Repetition], device: DeviceUnderTest
 ) -> tuple[list[float], list[float], list[float]]:
-    """Seconds of the query, of its partition phase, and of its join phase, per repetition."""
+    """Seconds of the queries, of their partition phases, and of their join phases, per
+    repetition.
+    """
     unit = 1e9 * device.slowdown
-    runs = [each.query for each in repetitions]
+
+    def seconds(of: Callable[[QueryRun], int]) -> list[float]:
+        return [sum(map(of, each.queries)) / unit for each in repetitions]
+
     return (
-        [(run.end_ns - run.begin_ns) / unit for run in runs],
-        [(run.partitioned_ns - run.begin_ns) / unit for run in runs],
-        [(run.end_ns - run.partitioned_ns) / unit for run in runs],
+        seconds(lambda run: run.end_ns - run.begin_ns),
+        seconds(lambda run: run.partitioned_ns - run.begin_ns),
+        seconds(lambda run: run.end_ns - run.partitioned_ns),
     )
 
 
@@ -332,7 +347,7 @@ def _discards(repetitions: Sequence[_Repetition], trace: Path) -> list[list[int]
         "AND completed_ns >= ? AND completed_ns < ?"
     )
     with duckdb.connect() as db:
-        spans = [(each.query.begin_ns, each.quiet_ns) for each in repetitions]
+        spans = [(each.begin_ns, each.quiet_ns) for each in repetitions]
         return [[int(n) for (n,) in db.execute(discards, span).fetchall()] for span in spans]
 
 
@@ -360,8 +375,8 @@ def _trims(
 def _files(
     repetitions: Sequence[_Repetition], files: Sequence[extents.File]
 ) -> dict[str, int | float]:
-    """Means over the repetitions, of the temp files; extents over all files that were allocated."""
-    runs = [each.query for each in repetitions]
+    """Means over the queries, of the temp files; extents over all files that were allocated."""
+    runs = [query for each in repetitions for query in each.queries]
     metrics: dict[str, int | float] = {
         "temp_files": statistics.fmean(len(run.file_bytes) for run in runs),
         "batches": statistics.fmean(run.batches for run in runs),
@@ -382,14 +397,16 @@ def _series(
 ) -> dict[str, list[int] | list[float]]:
     elapsed, partition, join = _phases(repetitions, device)
     lengths = _discards(repetitions, trace)
-    of_each = [
-        extents.freed_within(files, each.query.begin_ns, each.quiet_ns) for each in repetitions
-    ]
+    unit, firsts = 1e9 * device.slowdown, [each.queries[0] for each in repetitions]
+    of_each = [extents.freed_within(files, each.begin_ns, each.quiet_ns) for each in repetitions]
     blocks = [max(sectors // _BLOCK_SECTORS, 1) for each in lengths for sectors in each]
     series: dict[str, list[int] | list[float]] = {
         "repetition_elapsed_s": elapsed,
         "repetition_partition_s": partition,
         "repetition_join_s": join,
+        "repetition_first_query_s": [(q.end_ns - q.begin_ns) / unit for q in firsts],
+        "repetition_first_partition_s": [(q.partitioned_ns - q.begin_ns) / unit for q in firsts],
+        "repetition_first_join_s": [(q.end_ns - q.partitioned_ns) / unit for q in firsts],
         "repetition_trim_commands": [len(each) for each in lengths],
         "repetition_trim_bytes": [sum(each) * counters.SECTOR_BYTES for each in lengths],
         "repetition_extents": [sum(len(f.extents()) for f in each) for each in of_each],

@@ -152,7 +152,7 @@ class _Session:
         cursor = self._cursor
         cursor.execute(statement)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
-        while cursor.nextset():
+        while connections.next_result(cursor):
             pass
         return rows
 

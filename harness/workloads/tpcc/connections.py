@@ -10,9 +10,12 @@ from typing import Any, Final
 
 # The connector's compiled half brings an OpenSSL of its own, which must come before the system's
 # is loaded by `ssl`; where it cannot be loaded the connector does without it, at more CPU time.
-with contextlib.suppress(ImportError):
-    import _mysql_connector  # noqa: F401
+try:
+    from _mysql_connector import MySQLInterfaceError as _CompiledError
+except ImportError:
+    _CompiledError = ()
 import mysql.connector
+from mysql.connector.errors import get_mysql_exception
 
 from harness.errors import DiskFull, HarnessError, ServerError
 
@@ -24,7 +27,9 @@ LOCK_WAIT: Final = 1205
 CHANGED_SINCE_READ: Final = 1020
 """What was read has changed: MariaDB with innodb_snapshot_isolation."""
 
-_FULL: Final = (3, 1021, 1026, 1114)
+_FULL: Final = (3, 1021, 1026, 1114, 3675)
+"""The last one is MySQL's own, for a table's file that cannot be made."""
+
 _GONE: Final = (1053, 1927, 2002, 2003, 2006, 2013, 2055)
 _DEVICE: Final = ("errno: 28", "No space left", "Disk full", "Can't change size of file")
 """MariaDB gives no errno, or one that does not exist, for a file that it cannot make longer."""
@@ -61,6 +66,17 @@ def execute(connection: Any, statement: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return list(cursor.fetchall()) if cursor.with_rows else []
+
+
+def next_result(cursor: Any) -> bool:
+    """Goes on to a statement's next result, if there is one.
+
+    There the connector's compiled half lets errors through that are no mysql.connector.Error.
+    """
+    try:
+        return bool(cursor.nextset())
+    except _CompiledError as error:
+        raise get_mysql_exception(error.errno, msg=error.msg, sqlstate=error.sqlstate) from error
 
 
 def statements(name: str, separator: str = ";") -> list[str]:

@@ -46,6 +46,7 @@ class FileFront:
         (self._links / mark.name).symlink_to(attached.path)
         if self._fails:
             attached.detach()
+            attached.close()
             raise TargetError("the test's front end fails: use another one")
         return attached
 
@@ -63,8 +64,11 @@ class Attached:
         self.in_use = False
 
     def detach(self) -> None:
-        """In order."""
+        """From the host."""
         self.in_use = bool(self._left.detach(limit_s=3.0))
+
+    def close(self) -> None:
+        """And the link."""
         self._left.drop()
 
 

@@ -20,6 +20,7 @@ from leaks import PREFIX
 from live_world import (
     HARNESS,
     KEPT,
+    NEEDS_DEVICES,
     PROFILES,
     eventually,
     harness,
@@ -30,7 +31,6 @@ from live_world import (
     small,
 )
 
-from harness import _core
 from harness.devices import live
 from harness.devices.live import registry
 from harness.devices.live.front import loops
@@ -38,12 +38,7 @@ from harness.devices.live.registry import Place
 from harness.errors import TargetError
 from harness.system import leases, locks, mounts, processes
 
-pytestmark = [
-    cleaning_alone,
-    pytest.mark.servers,
-    pytest.mark.root,
-    pytest.mark.skipif(not _core.FuseFile.available(), reason="the core was built without FUSE"),
-]
+pytestmark = [cleaning_alone, *NEEDS_DEVICES]
 
 
 @pytest.fixture(autouse=True)

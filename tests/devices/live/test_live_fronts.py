@@ -16,27 +16,14 @@ import file_front
 import pytest
 from conftest import cleaning_alone, need
 from leaks import PREFIX, changes, look
-from live_world import (
-    eventually,
-    harness,
-    new_name,
-    processes_of,
-    remove_all,
-    small,
-)
+from live_world import NEEDS_DEVICES, eventually, harness, new_name, processes_of, remove_all, small
 
-from harness import _core
 from harness.devices import live
 from harness.devices.live.front import FRONTS, named
 from harness.devices.live.front.base import QueueLimits
 from harness.errors import MissingTool, TargetError, UnknownName
 
-pytestmark = [
-    cleaning_alone,
-    pytest.mark.servers,
-    pytest.mark.root,
-    pytest.mark.skipif(not _core.FuseFile.available(), reason="the core was built without FUSE"),
-]
+pytestmark = [cleaning_alone, *NEEDS_DEVICES]
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 OURS = ("fuse_loop", "file")

@@ -164,6 +164,10 @@ def test_trim_fallocate(trim: str, project: Project) -> None:
         size_ratio_to_paper=1.0,
         shared_buffers_bytes=0,
         occupied_ratio=0.0,
+        occupied_piece_bytes=0,
+        preallocate_again=False,
+        give_back=False,
+        queries_per_repetition=1,
     )
     with bench(project, "ssd") as made:
         found = trim_fallocate_real.run_point(cell, made, project.raw).metrics
@@ -265,6 +269,7 @@ def test_delayed_trim_from_the_command_line(name: str, project: Project) -> None
     before = written_sectors(drive)
     said = harness(*run, "--plan", project=project)
     assert f"blkdiscard {guard.part_of(drive)}" in said
+    assert said.splitlines()[-1].startswith("in all: ")
     assert written_sectors(drive) == before
     harness(*run, "--write-budget", "2 GiB", project=project)
     assert written_sectors(drive) > before

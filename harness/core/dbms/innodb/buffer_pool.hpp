@@ -48,10 +48,8 @@ class BufferPool {
   [[nodiscard]] FrameId find(PageId page) const { return where_[page]; }
   [[nodiscard]] Frame& at(FrameId frame) { return frames_[frame]; }
   // Hints, for the speed of the simulation.
-  void expect(PageId page) const { __builtin_prefetch(&where_[page]); }
-  void expect_frame(PageId page) const {
-    if (where_[page] != kNone) __builtin_prefetch(&frames_[where_[page]]);
-  }
+  void expect_place(PageId page) const { __builtin_prefetch(&where_[page]); }
+  void expect(FrameId frame) const { __builtin_prefetch(&frames_[frame]); }
 
   // Puts the page into a free frame, as old; kNone if there is none.
   FrameId add(PageId page);

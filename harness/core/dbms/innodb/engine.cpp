@@ -42,8 +42,15 @@ Engine::Engine(host::Machine& machine, const EngineParameters& parameters, Stora
 }
 
 void Engine::expect(std::span<const Touch> touches) const {
-  for (const Touch& touch : touches) pool_.expect(touch.page);
-  for (const Touch& touch : touches) pool_.expect_frame(touch.page);
+  for (const Touch& touch : touches) pool_.expect_place(touch.page);
+  for (const Touch& touch : touches) {
+    const FrameId frame = pool_.find(touch.page);
+    if (frame != kNone) {
+      pool_.expect(frame);
+    } else if (touch.access != Access::create) {
+      storage_.expect_read(touch.page);
+    }
+  }
 }
 
 void Engine::touch(Process self, const Touch& touch) {

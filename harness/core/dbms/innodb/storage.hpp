@@ -73,6 +73,8 @@ class Storage {
 
   // Each returns when it is done; the writes are durable then.
   void read(host::Process self, PageId page);
+  // A hint that it will soon be read, for the speed of the simulation.
+  void expect_read(PageId page) const { machine_.device().expect(at(Op::read, page)); }
   void write(host::Process self, std::span<const PageId> pages);
   void write_redo(host::Process self, Lsn begin, Lsn end);
 

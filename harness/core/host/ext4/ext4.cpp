@@ -78,16 +78,36 @@ void Ext4::lay_out(const Parameters& p) {
       ++begin;  // metadata of a group in between
     }
   }
+  occupy(p);
+}
+
+// Other files, which nobody touches: from the beginning on, or a piece here and there, with as much
+// left free between them as makes them even.
+void Ext4::occupy(const Parameters& p) {
   std::int64_t occupied = p.occupied / kBlock;
-  require(occupied < groups_.free_blocks(), "ext4: the device is too small for the other files");
-  for (GroupNumber group = 0; occupied > 0; ++group) {
-    while (occupied > 0 && groups_.free_in(group) > 0) {
-      const Run free = groups_.runs(group).front();
-      const Run taken{free.begin, std::min(free.blocks, occupied)};
-      groups_.take(taken);
-      machine_.device().assume_written(
-          {lba_of(taken.begin), lba_of(taken.begin) + to_sectors(kBlock * taken.blocks)});
-      occupied -= taken.blocks;
+  const std::int64_t all = groups_.free_blocks();
+  require(occupied < all, "ext4: the device is too small for the other files");
+  const std::int64_t piece = p.occupied_piece / kBlock;
+  std::int64_t passed = 0;  // free blocks, left or taken
+  std::int64_t taken = 0;
+  for (GroupNumber group = 0; group < groups_.count() && occupied > 0; ++group) {
+    const std::vector<Run> runs = groups_.runs(group);
+    for (Run rest : runs) {
+      while (rest.blocks > 0 && occupied > 0) {
+        const std::int64_t now = std::min({rest.blocks, occupied, piece > 0 ? piece : rest.blocks});
+        const Run run{rest.begin, now};
+        rest = {run.end(), rest.blocks - now};
+        passed += now;
+        const bool even =
+            static_cast<double>(taken) * static_cast<double>(all) <=
+            static_cast<double>(passed - now) * static_cast<double>(p.occupied / kBlock);
+        if (piece > 0 && !even) continue;
+        groups_.take(run);
+        machine_.device().assume_written(
+            {lba_of(run.begin), lba_of(run.begin) + to_sectors(kBlock * run.blocks)});
+        occupied -= now;
+        taken += now;
+      }
     }
   }
 }
@@ -116,6 +136,22 @@ void Ext4::preallocate(File& file) {
     }
     append(file, *run);
     left -= run->blocks;
+  }
+}
+
+void Ext4::give_back(FileId id, std::int64_t length) {
+  File& file = files_[id];
+  const std::int64_t end = length * per_cache_block_;
+  while (!file.extents.empty()) {
+    Extent& last = file.extents.back();
+    const std::int64_t kept = std::max(end - last.logical, std::int64_t{0});
+    if (kept >= last.run.blocks) return;
+    change(file);
+    counters_.given_back_blocks += static_cast<std::uint64_t>(last.run.blocks - kept);
+    free({last.run.begin + kept, last.run.blocks - kept});
+    last.run.blocks = kept;
+    if (kept > 0) return;
+    file.extents.pop_back();
   }
 }
 
@@ -167,6 +203,10 @@ void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int
       tail = Tail{have, last.run.end()};
     }
     if (have >= end) return;
+    if (parameters_.preallocate_again && parameters_.preallocation > Bytes{0}) {
+      preallocate(file);
+      continue;
+    }
     FLASHLAB_CHECK(begin * per_cache_block_ <= have);  // files are written from begin to end
     const std::int64_t size = length * per_cache_block_;
     const bool closed = !file.open && end == size;
@@ -178,6 +218,10 @@ void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int
     }
     append(file, *run);
   }
+}
+
+void Ext4::written(FileId id) {
+  if (parameters_.times) change(files_[id]);
 }
 
 // ext4_release_file: what is kept goes with the last writer, unless more is about to be written.

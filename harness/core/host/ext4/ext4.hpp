@@ -10,8 +10,8 @@
 //    commit, a worker discards what of them is still free, one after the other; since 6.8 each
 //    discard goes on to the end of the free run that it lies in, in its group, whether that was
 //    discarded before or not (rules.recent).
-//  - `preallocation` is fallocate(KEEP_SIZE) for each new file; what a file has beyond its end is
-//    given back with it.
+//  - `preallocation` is fallocate(KEEP_SIZE) for each new file, with `preallocate_again` whenever
+//    it has none left, too; what a file has beyond its end goes with it, or by give_back().
 //  - A file of more than four extents has them in blocks of their own (340 each), which are freed
 //    with it.
 // Not modelled: metadata's way home (checkpoints), directories, a journal that is full, the second
@@ -40,8 +40,11 @@ struct Parameters {
   std::string discard = "none";
   Nanos commit{5'000'000'000};
   Bytes preallocation;
+  bool preallocate_again = false;
   Bytes journal{128 * 1024 * 1024};
   Bytes occupied;
+  bool times = false;
+  Bytes occupied_piece;
   AllocatorRules rules;
 };
 
@@ -51,6 +54,7 @@ using Lengths = std::array<std::uint64_t, 24>;
 struct Counters {
   std::uint64_t files = 0;    // removed
   std::uint64_t extents = 0;  // of removed files
+  std::uint64_t given_back_blocks = 0;
   std::uint64_t commits = 0;
   std::uint64_t journal_blocks = 0;
   std::uint64_t discards = 0;
@@ -70,6 +74,10 @@ class Ext4 final : public FileSystem, private IoOwner {
   void remove(FileId file) override;
   void close(FileId file, bool clean) override;
   void open(FileId file) override { files_[file].open = true; }
+  void written(FileId file) override;
+  // Frees what the file has beyond its first `length` blocks of the page cache: ftruncate() to the
+  // size that it has.
+  void give_back(FileId file, std::int64_t length);
   void allocate(FileId file, std::int64_t begin, std::int64_t blocks, std::int64_t length) override;
   [[nodiscard]] Place find(FileId file, std::int64_t begin, std::int64_t blocks) const override;
 
@@ -105,6 +113,7 @@ class Ext4 final : public FileSystem, private IoOwner {
   void io_done(std::uint32_t cookie) override;
   void transfer(Process self, const Request& request);
   void lay_out(const Parameters& parameters);
+  void occupy(const Parameters& parameters);
   void preallocate(File& file);
   void append(File& file, const Run& run);
   void add_leaf(File& file);

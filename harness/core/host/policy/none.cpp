@@ -1,6 +1,5 @@
 // In order of arrival, as fast as the device takes them.
-#include <deque>
-
+#include "base/ring.hpp"
 #include "host/policy/io_scheduler.hpp"
 
 namespace flashlab::host {
@@ -21,7 +20,7 @@ class None final : public IoScheduler {
   void completed(std::uint32_t /*user*/, Nanos /*now*/) override {}
 
  private:
-  std::deque<BlockRequest> waiting_;
+  Ring<BlockRequest> waiting_;
 };
 
 }  // namespace

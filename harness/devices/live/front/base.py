@@ -68,7 +68,7 @@ class Need:
 
 
 class Attachment(Protocol):
-    """A device that is served by this process. Held until `detach`, or the process's end."""
+    """A device that is served by this process. Held until `close`, or the process's end."""
 
     @property
     def path(self) -> Path:
@@ -79,7 +79,10 @@ class Attachment(Protocol):
         """Whether the host still used it when it was detached: it goes with its last user."""
 
     def detach(self) -> None:
-        """Takes the block device from the host, then ends serving; in order, and waits for it."""
+        """Takes the block device from the host, and waits for it: nothing is written after that."""
+
+    def close(self) -> None:
+        """Ends serving, whoever still has something of it, and removes what is in the kernel."""
 
 
 class Leftovers(Protocol):

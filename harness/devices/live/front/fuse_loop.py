@@ -8,7 +8,6 @@ place. What each request becomes on the way: docs/architecture.md, Live devices.
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Final
 
@@ -57,6 +56,7 @@ class FuseLoop:
             loops.limit_queue(served.path, limits)
         except BaseException:
             served.detach()
+            served.close()
             raise
         return served
 
@@ -77,16 +77,13 @@ class _Served:
 
     def detach(self) -> None:
         """The file below the loop device must be served until that has gone."""
-        with contextlib.ExitStack() as stack:
-            # libfuse leaves the mount of an aborted connection.
-            stack.callback(mounts.drop, self._mark)
-            stack.callback(self._close)
-            self.in_use = bool(loops.detach(self._mark))
+        self.in_use = bool(loops.detach(self._mark))
 
-    def _close(self) -> None:
-        """Threads that serve a file which is still open never end: the process ends them."""
+    def close(self) -> None:
+        """A file that a loop device still lies over is served until the process ends."""
         if not self.in_use:
             self._file.close()
+        mounts.drop(self._mark)  # libfuse leaves the mount of an aborted connection
 
 
 class _Left:

@@ -52,6 +52,9 @@ def attach(file: Path) -> Path:
     mark = _mark(file)
     fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
+        # A kernel that does not ask for the size itself (6.12 is one) takes the one that it has
+        # heard of, and of a FUSE file it has heard nothing: the loop device would be empty.
+        os.fstat(fd)
         for _ in range(_ATTEMPTS):
             if (device := _attach_free(fd, mark)) is not None:
                 return device

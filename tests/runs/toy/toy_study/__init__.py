@@ -15,7 +15,6 @@ class Toy(Study):
 
     name = "toy"
     title = "Reads of a drive"
-    notebook = "70_toy.ipynb"
     runs = MappingProxyType({"simulated": model.run})
     roles = (DriveRole("drive", rotational=False, needs_trim=True),)
 

@@ -1,0 +1,179 @@
+"""All claims in one table, and what is not reproduced and why: a part of docs/validation.md; and
+the overview in README.md.
+
+    harness claims --document
+
+Verdicts are those that were published with the results, so the page can be made, and checked, in a
+checkout without them. Whether a claim could fail is found by changing the results (`mutations`);
+that takes minutes, so it is kept beside the verdicts and found anew only if claims or results have
+changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness import tiers
+from harness.errors import DataFolderError
+from harness.paths import Project
+from harness.runs import claims, mutations, parameters, published, summary
+from harness.runs.claims import Claim, Paper
+from harness.runs.made_part import MadePart
+from harness.system.files import digest_of, write_atomically
+
+COMMAND: Final = "harness claims --document"
+"""Which makes these parts of pages."""
+
+_HEADINGS: Final = ("place", "the paper's words", "what is measured", "paper", "expected")
+
+
+def update(project: Project) -> list[Path]:
+    """Judges what is published by the present claims, finds out which of these could fail, where
+    that is not known, and writes the pages' parts, and how many have each verdict for DVC. Returns
+    the pages.
+
+    Raises DataFolderError if a study of a pipeline has no results but on some other tier: the
+    pages would say less than the last ones.
+    """
+    simulated = parameters.pipelines(project).get("simulated", {})
+    first = _judged(project)
+    if missing := [name for name in first if name in simulated and first[name] != "simulated"]:
+        raise DataFolderError(f"no simulated results of {', '.join(missing)}: make reproduce")
+    for name in claims.load(project):
+        for tier in tiers.names():
+            _judge(project, name, tier)
+    known = claims.could_fail(project)
+    for name, tier in first.items():
+        of = _digest(project, name, tier)
+        if known.get(name, {}).get("of") != of:
+            found = mutations.can_fail(project, name, published.results(project, name, tier))
+            judged = found[found.verdict != claims.NOT_JUDGED]
+            changes = dict(zip(judged.id, judged.changes, strict=True))
+            known[name] = {"of": of, "tier": tier, "changed_by": changes}
+            text = json.dumps(known, indent=1, sort_keys=True) + "\n"
+            write_atomically(claims.could_fail_record(project), text.encode())
+    summary.write_counts(project)
+    made = parts(project)
+    for page, text in made.items():
+        MadePart(page, COMMAND).write(text)
+    return list(made)
+
+
+def parts(project: Project) -> dict[Path, str]:
+    """What has to stand in each page, in Markdown."""
+    return {project.validation: text_of(project), project.readme: summary.in_markdown(project)}
+
+
+def written(page: Path) -> str:
+    """What stands in a page now. Raises DataFolderError if it has no such part."""
+    return MadePart(page, COMMAND).read()
+
+
+def text_of(project: Project) -> str:
+    """The part of docs/validation.md: every claim."""
+    known = claims.could_fail(project)
+    papers = [
+        _of_paper(project, name, paper, known.get(name, {}).get("changed_by", {}))
+        for name, paper in claims.load(project).items()
+    ]
+    return "\n".join(papers)
+
+
+def _of_paper(project: Project, name: str, paper: Paper, changed_by: Mapping[str, str]) -> str:
+    verdicts = {tier: claims.published_verdicts(project, name, tier) for tier in tiers.names()}
+    run = [tier for tier, found in verdicts.items() if found]
+    lines = [f"### {paper.title}", ""]
+    lines += [f"`{name}`. {_sentence(paper.reference)}", ""]
+    headings = [*_HEADINGS, *run, "could fail"]
+    lines += [_row(headings), _row(["---"] * len(headings))]
+    for claim in paper.claims:
+        texts = [claim.place, f'"{claim.words}"' if claim.words else "", _measure(claim)]
+        texts += [claim.published, f"{claim.expected[0]:g} to {claim.expected[1]:g}"]
+        texts += [_said(verdicts[tier].get(claim.id)) for tier in run]
+        first = verdicts[run[0]].get(claim.id, {}) if run else {}
+        is_reproduced = first.get("verdict") == claims.REPRODUCED
+        lines.append(_row([*texts, _could_fail(claim, changed_by, is_reproduced=is_reproduced)]))
+    open_ones = list(_open(paper, {tier: verdicts[tier] for tier in run}))
+    if open_ones:
+        lines += ["", "Not reproduced, or not wholly, and why:", "", *open_ones]
+    return "\n".join([*lines, ""])
+
+
+def _open(paper: Paper, verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for claim in paper.claims:
+        said = [
+            f"{tier} {_said(found[claim.id])}"
+            for tier, found in verdicts.items()
+            if claim.id in found and found[claim.id]["verdict"] in claims.WANTING
+        ]
+        if said:
+            why = " ".join(claim.because.split()) or "unknown."
+            yield f"- {claim.place}, {claim.statement} ({'; '.join(said)}): {why}"
+
+
+def _measure(claim: Claim) -> str:
+    return claim.measures or claim.statement
+
+
+def _said(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "not judged"
+    if found["value"] is None:
+        return str(found["verdict"])
+    return f"{claims.format_value(found['value'])}, {found['verdict']}"
+
+
+def _could_fail(claim: Claim, changed_by: Mapping[str, str], *, is_reproduced: bool) -> str:
+    if claim.fitted:
+        return "fitted"
+    if claim.id not in changed_by:
+        return "not known"
+    if changed_by[claim.id]:
+        return f"yes: {changed_by[claim.id]}"
+    return "**no**" if is_reproduced else "it does, with any of these changes"
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _sentence(text: str) -> str:
+    words = " ".join(text.split())
+    return words if words.endswith(".") else f"{words}."
+
+
+def _judge(project: Project, name: str, tier: str) -> None:
+    """Verdicts stay as they were published, unless the claims have become others since."""
+    results = published.results(project, name, tier)
+    if results.table.empty:
+        return
+    judged = claims.judge(project, name, results)
+    before = {
+        claim: each["verdict"]
+        for claim, each in claims.published_verdicts(project, name, tier).items()
+    }
+    if before != dict(zip(judged.id, judged.verdict, strict=True)):
+        path = project.metrics / f"{name}.{tier}.json"
+        write_atomically(path, claims.metrics(judged).encode(), make_folder=True)
+
+
+def _judged(project: Project) -> dict[str, str]:
+    """Papers with results, and the first tier that has them."""
+    found: dict[str, str] = {}
+    for name in claims.load(project):
+        for tier in tiers.names():
+            if (project.results / f"{name}.{tier}.csv").is_file():
+                found.setdefault(name, tier)
+    return found
+
+
+def _digest(project: Project, name: str, tier: str) -> str:
+    """Of what could change which claims could fail: the claims, the results."""
+    paper = claims.load(project)[name]
+    judged = [(c.id, c.metric, c.expected, c.direction) for c in paper.claims]
+    files = [project.results / f"{name}.{tier}{end}" for end in (".csv", ".series.json")]
+    there = [(file.name, file) for file in files if file.is_file()]
+    return digest_of(there, repr((paper.relation, judged)))

@@ -1,0 +1,131 @@
+"""The overview: per paper and tier what became of its claims. Made once, shown everywhere.
+
+README, the end of `make reproduce`, the report's first screen and notebook 90 show the same lines.
+They are made of the verdicts that were published, so a fresh checkout has them, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from harness import tiers
+from harness.paths import Project
+from harness.runs import claims, parameters
+from harness.system.files import write_atomically
+
+HEADINGS: Final = (
+    "paper",
+    "tier",
+    claims.REPRODUCED,
+    *claims.WANTING,
+    "no evidence",
+    claims.NOT_JUDGED,
+)
+"""`no evidence`: claims that a fit has seen, and those that cannot fail."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One paper on one tier: how many of its claims have each verdict.
+
+    `no_evidence` are fitted, or cannot fail; the others' verdicts are in `verdicts`.
+    """
+
+    paper: str
+    title: str
+    tier: str
+    notebook: str
+    verdicts: Counter[str]
+    no_evidence: int
+
+    @property
+    def reproduced(self) -> str:
+        """'8 of 10': of those that were judged and could have failed."""
+        could_fail = sum(self.verdicts[verdict] for verdict in claims.COULD_FAIL)
+        return f"{self.verdicts[claims.REPRODUCED]} of {could_fail}"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many claims have each verdict; together, all."""
+        counted = {verdict: self.verdicts[verdict] for verdict in claims.COULD_FAIL}
+        rest = {
+            "no evidence": self.no_evidence,
+            claims.NOT_JUDGED: self.verdicts[claims.NOT_JUDGED],
+        }
+        return {name.replace(" ", "_"): count for name, count in {**counted, **rest}.items()}
+
+    @property
+    def cells(self) -> list[str]:
+        """Under `HEADINGS`; nothing stands for none."""
+        counts = [self.verdicts[verdict] for verdict in claims.WANTING]
+        counts += [self.no_evidence, self.verdicts[claims.NOT_JUDGED]]
+        return [self.title, self.tier, self.reproduced, *(str(n) if n else "" for n in counts)]
+
+
+def lines(project: Project) -> list[Line]:
+    """Of every paper, in the order of the claims' file, on each tier that it was published on."""
+    notebooks = parameters.pipelines(project)["simulated"]
+    found = []
+    for name, paper in claims.load(project).items():
+        for tier in tiers.names():
+            verdicts = claims.published_verdicts(project, name, tier)
+            if verdicts:
+                counted = Counter(
+                    each["verdict"] for each in verdicts.values() if not each["no_evidence"]
+                )
+                nothing = sum(each["no_evidence"] for each in verdicts.values())
+                notebook = notebooks.get(name, "")
+                found.append(Line(name, paper.title, tier, notebook, counted, nothing))
+    return found
+
+
+def write_counts(project: Project) -> None:
+    """A file for every line, under names that they all have: `dvc metrics show` makes one table."""
+    folder = project.metrics / "verdicts"
+    made = {folder / f"{line.paper}.{line.tier}.json": line for line in lines(project)}
+    for path, line in made.items():
+        text = json.dumps(line.counts, indent=1) + "\n"
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            write_atomically(path, text.encode(), make_folder=True)
+    for path in set(folder.glob("*.json")) - set(made):
+        path.unlink()
+
+
+def sceptic(project: Project) -> list[str]:
+    """One line per paper: what of it is not reproduced, and why."""
+    return [
+        f"{paper.title}: {' '.join(paper.sceptic.split())}"
+        for paper in claims.load(project).values()
+        if paper.sceptic
+    ]
+
+
+def in_markdown(project: Project) -> str:
+    """For README: the table, and what a sceptic needs."""
+    rows = [list(HEADINGS), ["---"] * len(HEADINGS)]
+    for line in lines(project):
+        title, *rest = line.cells
+        link = f"[{title}](notebooks/{line.notebook}.ipynb)" if line.notebook else title
+        rows.append([link, *rest])
+    table = ["| " + " | ".join(row) + " |" for row in rows]
+    doubts = [f"- {line}" for line in sceptic(project)]
+    return "\n".join([*table, "", "What does not come out, and why:", "", *doubts, ""])
+
+
+def print_to(project: Project, console: Console) -> None:
+    """The table, as wide as the terminal is, and where to go on."""
+    table = Table(box=None, pad_edge=False)
+    for heading in HEADINGS:
+        of_text = heading in HEADINGS[:2]
+        table.add_column(heading, justify="left" if of_text else "right", no_wrap=heading == "tier")
+    for line in lines(project):
+        _, tier, reproduced, *counts = line.cells
+        table.add_row(line.paper, tier, f"[green]{reproduced}[/]", *counts)
+    console.print(table)
+    console.print("claims that could have failed; which, and why: harness claims PAPER --failed")

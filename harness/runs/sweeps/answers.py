@@ -1,0 +1,175 @@
+"""Of each claim: in how many of the plausible machines it holds, what decides, what excludes it."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from typing import Final
+
+import pandas as pd
+from scipy import stats
+
+from harness.runs.sweeps import sensitivity
+from harness.runs.sweeps.recorded import Recorded
+
+ROBUST: Final = "robust"
+FRAGILE: Final = "fragile"
+OUT_OF_REACH: Final = "out of reach"
+NOT_REACHED: Final = "not reached"
+"""On none of the machines, which are too few to say more."""
+UNDECIDED: Final = "undecided"
+"""On so many of too few machines that it may be robust."""
+NOT_JUDGED: Final = "not judged"
+
+_ROBUST_RATIO: Final = 0.8
+_OUT_OF_REACH_RATIO: Final = 0.05
+_DECIDING: Final = 2
+
+
+def shares(recorded: Recorded) -> pd.DataFrame:
+    """A row per claim: `machines` that were drawn and have a value, `holds`, `share_ratio` with its
+    95 % interval `lowest_ratio` to `highest_ratio` (Wilson), the default machine's `default_value`
+    and `default_holds` (None: it has none), `fitted` and `held_back`.
+
+    An evenly spread sample's share is nearer to the truth than a random one's: the interval is on
+    the safe side.
+    """
+    rows = []
+    for name, claim in recorded.claims.items():
+        column = recorded.holds[name].reindex(recorded.drawn).dropna()
+        count, total = int(column.sum()), len(column)
+        low, high = _wilson(count, total)
+        value = recorded.default.get(name)
+        rows.append(
+            {
+                "claim": name,
+                "place": claim.place,
+                "machines": total,
+                "holds": count,
+                "share_ratio": count / total if total else float("nan"),
+                "lowest_ratio": low,
+                "highest_ratio": high,
+                "default_value": value,
+                "default_holds": None
+                if value is None
+                else claim.expected[0] <= value <= claim.expected[1],
+                "fitted": claim.fitted,
+                "held_back": name in recorded.unknowns.held_back,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _wilson(count: int, total: int) -> tuple[float, float]:
+    if not total:
+        return 0.0, 1.0
+    interval = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def verdict(share: pd.Series) -> str:
+    """Of a row of `shares`: robust, undecided, fragile, not reached, out of reach, not judged."""
+    if not share.machines:
+        return NOT_JUDGED
+    if not share.holds:
+        return OUT_OF_REACH if share.highest_ratio <= _OUT_OF_REACH_RATIO else NOT_REACHED
+    if share.lowest_ratio >= _ROBUST_RATIO:
+        return ROBUST
+    return FRAGILE if share.highest_ratio < _ROBUST_RATIO else UNDECIDED
+
+
+def lines(recorded: Recorded) -> pd.DataFrame:
+    """A row per claim: `claim`, `verdict`, and `line`, which says it with numbers and reasons."""
+    table = shares(recorded)
+    rows = []
+    for _, share in table.iterrows():
+        found = verdict(share)
+        on = (
+            sensitivity.deciding(recorded, str(share.claim))[:_DECIDING] if found == FRAGILE else []
+        )
+        rows.append({"claim": share.claim, "verdict": found, "line": _line(share, found, on)})
+    return pd.DataFrame(rows)
+
+
+def _line(share: pd.Series, found: str, on: list[str]) -> str:
+    if found == NOT_JUDGED:
+        return "not judged: the points or the scale that it needs are not in this sweep"
+    if not share.holds:
+        most = _percent(share.highest_ratio)
+        return f"{found}: in none of {share.machines} machines (at most {most})"
+    where = (
+        f"in {_percent(share.share_ratio)} ({_percent(share.lowest_ratio)} to "
+        f"{_percent(share.highest_ratio)}) of {share.machines} machines"
+    )
+    if found in (ROBUST, UNDECIDED):
+        return f"{found}: holds {where}"
+    what = (
+        f"on {' and '.join(on)}" if on else "on none of the unknowns alone, as far as can be seen"
+    )
+    return f"fragile: holds {where}; {what}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio:.0%}"
+
+
+def exclusions(recorded: Recorded) -> pd.DataFrame:
+    """Pairs of claims that each hold somewhere, and nowhere both: a row per pair.
+
+    `first`, `second`, in how many machines each holds, `expected`: in how many both would, if they
+    knew nothing of each other; `chance`: how likely none is then (Fisher's exact test, one-sided);
+    `highest_ratio`: the share that both may have all the same (95 %, Wilson). The most surprising
+    first.
+    """
+    there = recorded.holds.reindex(recorded.drawn)
+    rows = []
+    for first, second in combinations(there.columns, 2):
+        both = there[[first, second]].dropna()
+        a, b = both[first] > 0, both[second] > 0
+        if not a.any() or not b.any() or (a & b).any():
+            continue
+        counts = [[0, int(a.sum())], [int(b.sum()), int((~a & ~b).sum())]]
+        rows.append(
+            {
+                "first": first,
+                "second": second,
+                "machines": len(both),
+                "first_holds": int(a.sum()),
+                "second_holds": int(b.sum()),
+                "expected": float(a.mean() * b.mean() * len(both)),
+                "chance": float(stats.fisher_exact(counts, alternative="less").pvalue),
+                "highest_ratio": _wilson(0, len(both))[1],
+            }
+        )
+    columns = ["first", "second", "machines", "first_holds", "second_holds", "expected"]
+    frame = pd.DataFrame(rows, columns=[*columns, "chance", "highest_ratio"])
+    return frame.sort_values(["chance", "first", "second"], ignore_index=True)
+
+
+def map_of(recorded: Recorded, claim: str, across: str, up: str, parts: int = 3) -> pd.DataFrame:
+    """Where a claim holds over two unknowns: a row per field with machines.
+
+    Ranges are cut into `parts`, of equal likelihood, choices stay. Columns: `across`, `up` (as
+    texts), `machines`, `holds`, `share_ratio`.
+    """
+    column = recorded.holds[claim].reindex(recorded.drawn).dropna()
+    fields = pd.DataFrame(
+        {
+            place: _fields(recorded, name, parts).reindex(column.index)
+            for place, name in (("across", across), ("up", up))
+        }
+    ).assign(held=column)
+    grouped = fields.groupby(["across", "up"], sort=False, observed=True).held
+    table = grouped.agg(machines="size", holds="sum").reset_index()
+    return table.assign(holds=table.holds.astype(int), share_ratio=table.holds / table.machines)
+
+
+def _fields(recorded: Recorded, name: str, parts: int) -> pd.Series:
+    """The part of an unknown's range that each finished machine lies in, as an ordered text."""
+    unknown = recorded.unknowns.unknowns[name]
+    if unknown.choices:
+        values = recorded.finished.set_index("machine")[name]
+        return values.astype(pd.CategoricalDtype(list(unknown.choices), ordered=True))
+    edges = [unknown.at(number / parts) for number in range(parts + 1)]
+    texts = [f"{a:.4g} to {b:.4g}" for a, b in pairwise(edges)]
+    inside = (recorded.shares[name] * parts).astype(int).clip(0, parts - 1)
+    return inside.map(dict(enumerate(texts))).astype(pd.CategoricalDtype(texts, ordered=True))

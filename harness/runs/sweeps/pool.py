@@ -1,0 +1,151 @@
+"""Workers, by dask.distributed: processes here, or those of a scheduler that somebody has started.
+
+Batches grow until one takes about a second, so that small points cost little and large ones are
+handed out one by one. What a lost worker had is done again by another; a batch that several workers
+were lost with is taken apart, until the point that ends them is alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
+
+from harness.errors import HarnessError
+from harness.runs.sweeps.work import Outcome, Work, run_batch
+
+_BATCH_S: Final = 1.0
+_MOST_IN_BATCH: Final = 256
+_BATCHES_PER_WORKER: Final = 2
+_LOSSES: Final = 10
+"""Of workers with one batch, before it is taken apart."""
+
+_CONFIG: Final = {
+    "distributed.scheduler.allowed-failures": _LOSSES,
+    # A point may take many minutes, and says nothing meanwhile.
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.admin.tick.limit": "1h",
+}
+
+
+class Pool:
+    """Workers to run batches on. `dashboard` is the address of a page that shows them at work."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.dashboard: str = client.dashboard_link
+        self._size = 1.0
+        self._asked = 0.0
+        self._known = 1
+        self._suspects: set[str] = set()
+
+    def run(self, works: Sequence[Work]) -> Iterator[list[Outcome]]:
+        """Outcomes as they come, of each work once.
+
+        Raises HarnessError if the scheduler is lost, and WrongWorker.
+        """
+        waiting = deque(works)
+        running: dict[Future, list[Work]] = {}
+        done = as_completed(loop=self.client.loop)
+
+        def hand_out() -> None:
+            while waiting and len(running) < _BATCHES_PER_WORKER * self._workers():
+                batch = self._take(waiting)
+                future = self.client.submit(run_batch, batch, pure=False)
+                running[future] = batch
+                done.add(future)
+
+        try:
+            hand_out()
+            while running:
+                future = next(done)
+                batch = running.pop(future)
+                if future.status == "finished":
+                    outcomes = future.result()
+                    self._learn(outcomes)
+                    yield outcomes
+                else:
+                    yield from self._lost(future, batch, waiting)
+                hand_out()
+        finally:
+            for future in running:
+                with contextlib.suppress(Exception):  # whatever the connection still can do
+                    future.cancel()
+
+    def _take(self, waiting: deque[Work]) -> list[Work]:
+        """As many as take about a second, but so that no worker is without at the end."""
+        fair = len(waiting) // (_BATCHES_PER_WORKER * self._workers()) + 1
+        batch = [waiting.popleft()]
+        while (
+            waiting and len(batch) < min(int(self._size), fair) and not self._alone(batch, waiting)
+        ):
+            batch.append(waiting.popleft())
+        return batch
+
+    def _alone(self, batch: list[Work], waiting: deque[Work]) -> bool:
+        """Whether one of these was in a batch with which several workers were lost."""
+        return bool(self._suspects) and bool(self._suspects & {batch[0].key, waiting[0].key})
+
+    def _learn(self, outcomes: Sequence[Outcome]) -> None:
+        """The next batch: no more than twice as long as the last, no less than one point."""
+        each_s = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+        wanted = _BATCH_S / max(each_s, 1e-6)
+        self._size = max(min(wanted, 2 * self._size, _MOST_IN_BATCH), 1.0)
+
+    def _lost(
+        self, future: Future, batch: list[Work], waiting: deque[Work]
+    ) -> Iterator[list[Outcome]]:
+        if future.status == "error" and isinstance(future.exception(), KilledWorker):
+            if len(batch) == 1:
+                yield [Outcome(batch[0].key, failed=f"{_LOSSES} workers ended while they ran it")]
+            else:
+                self._suspects |= {work.key for work in batch}
+                waiting.extendleft(reversed(batch))
+            return
+        if future.status == "error":
+            future.result()  # raises what the worker raised
+        raise HarnessError(
+            "the scheduler was lost; what was finished is kept: run the same command again"
+        )
+
+    def _workers(self) -> int:
+        """How many there are, asked at most twice a second."""
+        if time.monotonic() - self._asked > 0.5:
+            self._known = max(len(self.client.nthreads()), 1)
+            self._asked = time.monotonic()
+        return self._known
+
+
+@contextlib.contextmanager
+def open_pool(workers: int, scheduler: str = "") -> Iterator[Pool]:
+    """Processes on this machine, on its loopback interface only, or a scheduler's workers.
+
+    Raises HarnessError if there is no such scheduler, or no worker comes within a minute.
+    """
+    with contextlib.ExitStack() as stack, dask.config.set(_CONFIG):
+        address: Any = scheduler
+        if not scheduler:
+            address = stack.enter_context(
+                LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=0,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        try:
+            client = stack.enter_context(Client(address, timeout=30, set_as_default=False))
+            client.wait_for_workers(1, timeout=60)
+        except (OSError, TimeoutError) as error:
+            where = scheduler or "this machine"
+            raise HarnessError(f"no workers at {where}: {error or 'none came'}") from error
+        yield Pool(client)

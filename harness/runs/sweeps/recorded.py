@@ -1,0 +1,118 @@
+"""What a sweep has published, with the claims and unknowns that it is about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from harness.errors import BadParameter
+from harness.paths import Project
+from harness.runs import claims
+from harness.runs.claims import Claim
+from harness.runs.sweeps import samples, unknowns
+from harness.runs.sweeps.unknowns import Unknowns
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A sweep's tables, as `Sweep.table` gives them. Each is its own: what is derived is kept."""
+
+    unknowns: Unknowns
+    claims: Mapping[str, Claim]
+    machines: pd.DataFrame
+    values: pd.DataFrame
+    about: Mapping[str, Any]
+
+    @cached_property
+    def finished(self) -> pd.DataFrame:
+        """The machines with results, but the default one: it was not drawn."""
+        return self.machines[(self.machines.state == "finished") & (self.machines.machine > 0)]
+
+    @cached_property
+    def drawn(self) -> NDArray[np.int64]:
+        """Numbers of finished machines that were drawn one apart from the other: int64.
+
+        A design for total effects has, in each block, two of them, and mixtures of the two.
+        """
+        numbers: NDArray[np.int64] = self.finished.machine.to_numpy(dtype=np.int64)
+        if self.about["design"] != "totals":
+            return numbers
+        block = len(self.unknowns.unknowns) + 2
+        apart: NDArray[np.int64] = numbers[np.isin((numbers - 1) % block, (0, block - 1))]
+        return apart
+
+    @cached_property
+    def by_claim(self) -> pd.DataFrame:
+        """Values: a row per finished machine (index: its number), a column per claim, NaN: none."""
+        table = self.values.pivot_table(
+            index="machine", columns="claim", values="value", dropna=False
+        )
+        return table.reindex(index=self.finished.machine, columns=list(self.claims)).astype(float)
+
+    @cached_property
+    def default(self) -> Mapping[str, float]:
+        """The default machine's values by claim, without those that it has none of."""
+        mine = self.values[self.values.machine == 0].dropna()
+        return dict(zip(mine.claim, mine.value.astype(float), strict=True))
+
+    @cached_property
+    def holds(self) -> pd.DataFrame:
+        """As `by_claim`: 1.0 where a value is in the claim's range, 0.0 where not, or NaN."""
+        return self.by_claim.apply(lambda column: held(self.claims[str(column.name)], column))
+
+    @cached_property
+    def shares(self) -> pd.DataFrame:
+        """Where finished machines lie in the unknowns' ranges, 0 to 1: index as `by_claim`."""
+        names = list(self.unknowns.unknowns)
+        rows = self.finished[names].to_dict("records")
+        found = samples.shares(self.unknowns, [{str(k): v for k, v in r.items()} for r in rows])
+        return pd.DataFrame(found, index=self.finished.machine, columns=names)
+
+    @property
+    def judged(self) -> list[str]:
+        """Claims that have a value on every finished machine."""
+        there = self.by_claim.notna().all()
+        return [name for name in self.claims if there[name]] if len(self.by_claim) else []
+
+
+def held(claim: Claim, values: pd.Series[float]) -> pd.Series[float]:
+    """Whether values are in a claim's range, as numbers; NaN where there is no value."""
+    low, high = claim.expected
+    return values.between(low, high).astype(float).where(values.notna())
+
+
+def read(project: Project, study: str, folder: Path) -> Recorded:
+    """Of a folder that a sweep has published to. Raises BadParameter where there is none."""
+    try:
+        machines = pd.read_parquet(folder / "machines.parquet")
+        values = pd.read_parquet(folder / "claims.parquet")
+        about = json.loads((folder / "about.json").read_text())
+    except (OSError, ValueError) as error:
+        raise BadParameter(
+            f"{folder}: no sweep to be read there; `harness sweep {study}` makes one"
+        ) from error
+    known = {claim.id: claim for claim in claims.load(project)[study].claims}
+    mine = unknowns.load(project, study)
+    if about["unknowns"] != mine.digest:
+        raise BadParameter(
+            f"{folder}: was swept over other unknowns than there are now: run it again"
+        )
+    return Recorded(mine, known, machines, values, about)
+
+
+def found(project: Project) -> dict[str, Path]:
+    """Folders of published sweeps by name; of those in data/ and in build/ the first."""
+    places = (project.build / "sweeps", project.root / "data" / "sweeps")
+    return {
+        path.parent.name: path.parent
+        for place in places
+        for path in sorted(place.glob("*/about.json"))
+    }

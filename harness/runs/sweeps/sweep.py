@@ -1,0 +1,280 @@
+"""A sweep: a study on many machines, continued where it stopped, and published as Parquet.
+
+Only this process writes to the journal. What is published is made of the journal alone, machine by
+machine in their order: the same bytes however many workers there were, and whoever was killed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+import harness
+from harness.drives import fingerprint
+from harness.errors import Interrupted
+from harness.experiments.base import Results
+from harness.paths import Project
+from harness.runs import claims, parameters
+from harness.runs.journal import Entry
+from harness.runs.sweeps import journal as journals
+from harness.runs.sweeps import samples
+from harness.runs.sweeps.machines import TIER, Machine, Maker
+from harness.runs.sweeps.pool import open_pool
+from harness.runs.sweeps.samples import Design
+from harness.runs.sweeps.unknowns import Unknowns, Value, load
+from harness.runs.sweeps.work import Outcome, Work
+from harness.system.files import publication
+
+REFUSED: Final = "refused"
+"""A remark in the journal: why the model cannot be such a machine."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user wants: so many machines (or as many as the unknowns' file says) of a design, or
+    those of a file of samples; at a scale, or the unknowns' own.
+    """
+
+    machines: int | None = None
+    design: Design = "sobol"
+    samples: Path | None = None
+    scale: str | None = None
+
+    def values(self, unknowns: Unknowns) -> list[dict[str, Value]]:
+        """The machines' values; the default machine is the first. Raises BadParameter."""
+        if self.samples is not None:
+            return samples.listed(unknowns, self.samples)
+        draw = samples.totals if self.design == "totals" else samples.sobol
+        return draw(unknowns, self.machines or unknowns.machines)
+
+    @property
+    def drawn(self) -> Design:
+        """How the machines were chosen."""
+        return "list" if self.samples is not None else self.design
+
+
+class Sweep:
+    """A study's sweep. Raises HarnessError for bad unknowns or parameters."""
+
+    def __init__(self, project: Project, study: str, asked: Asked | None = None) -> None:
+        self.project, self.study = project, study
+        self.asked = asked or Asked()
+        self.unknowns = load(project, study)
+        self.maker = Maker(project, study, self.unknowns, self.asked.scale)
+        values = self.asked.values(self.unknowns)
+        self.machines: list[Machine] = [self.maker.make(n, each) for n, each in enumerate(values)]
+        self.journal = journals.of_study(project, study)
+
+    @cached_property
+    def keys(self) -> list[list[str]]:
+        """Per machine, its points' keys in the grid's order."""
+        return [[self.maker.key(machine, p) for p in machine.points] for machine in self.machines]
+
+    def run(
+        self, workers: int = 1, scheduler: str = "", say: Callable[[str], None] = print
+    ) -> list[str]:
+        """Runs what the journal has not; returns what failed and should not have, in lines.
+
+        Raises Interrupted on Ctrl-C, HarnessError if workers or scheduler are lost: what is
+        finished is kept.
+        """
+        with self.journal.alone(lambda other: say(f"waiting for {other}")):
+            finished = self.journal.entries()
+            todo = self.todo(finished)
+            if not todo:
+                return []
+            with open_pool(workers, scheduler) as pool:
+                say(f"dashboard: {pool.dashboard}")
+                return self._record(pool.run([work for work, _ in todo.values()]), todo)
+
+    def todo(self, finished: Mapping[str, Entry]) -> dict[str, tuple[Work, Entry]]:
+        """Key -> a point to be run, once, and its line of the journal without what it will give."""
+        todo: dict[str, tuple[Work, Entry]] = {}
+        for machine, keys in zip(self.machines, self.keys, strict=True):
+            for point, key in zip(machine.points, keys, strict=True):
+                if key not in finished and key not in todo:
+                    assert machine.parameters is not None
+                    work = Work(
+                        key,
+                        self.study,
+                        point,
+                        machine.parameters,
+                        machine.profiles,
+                        machine.host,
+                        self.maker.bench_parameters,
+                        self.maker.code,
+                        self.maker.input(machine.parameters),
+                        self.project.root,
+                    )
+                    todo[key] = (work, Entry(key, point.id, point.values, {}, {}, False, {}))
+        return todo
+
+    def _record(self, batches: Any, todo: Mapping[str, tuple[Work, Entry]]) -> list[str]:
+        failed = []
+        about = {"machine": fingerprint.machine()}
+        with tqdm(
+            total=len(todo),
+            desc=f"{self.study}, {len(self.machines)} machines",
+            unit="point",
+            file=sys.stderr,
+            mininterval=0.5,
+            dynamic_ncols=True,
+        ) as progress:
+            try:
+                for outcomes in batches:
+                    sound = [each for each in outcomes if not each.failed]
+                    if sound:
+                        entries = [_entry(todo[each.key][1], each, about) for each in sound]
+                        self.journal.append_all(entries)
+                    failed += [
+                        f"{todo[each.key][0].point.label}: {each.failed}"
+                        for each in outcomes
+                        if each.failed
+                    ]
+                    progress.update(len(outcomes))
+            except KeyboardInterrupt:
+                raise Interrupted(
+                    f"interrupted: {progress.n} of {progress.total} points were finished and are "
+                    "kept; run the same command again to continue"
+                ) from None
+        return failed
+
+    @property
+    def scale(self) -> str:
+        """How large the runs are, as verdicts say it."""
+        values = next((m.parameters for m in self.machines if m.parameters is not None), None)
+        return parameters.scale_of(values) if values is not None else self.maker.scale
+
+    def table(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """All machines, a row each, and their claims' values: of those whose points are all there.
+
+        Machines: `machine` (its number), a column for each unknown, `state` (finished, refused,
+        unfinished) and `reason`. Claims: `machine`, `claim`, `value` (NaN: the points that it needs
+        are not in the sweep).
+        """
+        finished = self.journal.entries()
+        rows, values = [], []
+        with _Judge(self) as judge:
+            for machine, keys in zip(self.machines, self.keys, strict=True):
+                entries = [finished.get(key) for key in keys]
+                state, reason = _state(machine, entries)
+                rows.append(
+                    {"machine": machine.number, **machine.values, "state": state, "reason": reason}
+                )
+                if state == "finished":
+                    judged = judge.values([entry for entry in entries if entry is not None])
+                    values += [
+                        {"machine": machine.number, "claim": name, "value": value}
+                        for name, value in judged.items()
+                    ]
+        frame = pd.DataFrame(values, columns=["machine", "claim", "value"])
+        return pd.DataFrame(rows), frame.astype({"machine": "int64", "value": "float64"})
+
+    def publish(self, folder: Path) -> pd.DataFrame:
+        """Writes machines.parquet, claims.parquet and about.json, all of them or none.
+
+        Returns the machines.
+        """
+        machines, values = self.table()
+        for name, unknown in self.unknowns.unknowns.items():
+            if unknown.range is not None:
+                machines[name] = machines[name].astype("float64")
+        with publication() as files:
+            for name, frame in (("machines", machines), ("claims", values)):
+                files.write(folder / f"{name}.parquet", _parquet(frame), make_folder=True)
+            about = json.dumps(self._about(machines), indent=1, sort_keys=True) + "\n"
+            files.write(folder / "about.json", about.encode(), make_folder=True)
+        return machines
+
+    def _about(self, machines: pd.DataFrame) -> dict[str, Any]:
+        states = machines.state.value_counts()
+        return {
+            "study": self.study,
+            "tier": TIER,
+            "scale": self.scale,
+            "design": self.asked.drawn,
+            "seed": samples.SEED,
+            "machines": len(machines),
+            **{state: int(states.get(state, 0)) for state in ("finished", "refused", "unfinished")},
+            "code": self.maker.code,
+            "package": harness.__version__,
+            "unknowns": self.unknowns.digest,
+        }
+
+
+def place(project: Project, study: str, scale: str, design: Design, *, publish: bool) -> Path:
+    """The folder of a sweep's tables: below data/ if it is to be published, else below build/."""
+    below = project.root / "data" if publish else project.build
+    return below / "sweeps" / f"{study}.{scale}.{design}"
+
+
+def _state(machine: Machine, entries: Sequence[Entry | None]) -> tuple[str, str]:
+    if machine.refused:
+        return "refused", machine.refused
+    if None in entries:
+        return "unfinished", ""
+    reasons = (
+        str(entry.metrics[REFUSED]) for entry in entries if entry and REFUSED in entry.metrics
+    )
+    reason = next(reasons, "")
+    return ("refused", reason) if reason else ("finished", "")
+
+
+def _entry(point: Entry, outcome: Outcome, about: Mapping[str, Any]) -> Entry:
+    refused = {REFUSED: outcome.refused} if outcome.refused else {}
+    return replace(
+        point,
+        metrics={**outcome.metrics, **refused},
+        series={name: list(values) for name, values in outcome.series.items()},
+        about={**about, "duration_s": round(outcome.seconds, 3)},
+    )
+
+
+def _parquet(frame: pd.DataFrame) -> bytes:
+    """The same bytes for the same rows: no index, and nothing of pandas' own in the header."""
+    sink = io.BytesIO()
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+class _Judge:
+    """Claims' values over one machine after the other, in one database."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._claims = claims.load(sweep.project)[sweep.study].claims
+        empty = Results(TIER, pd.DataFrame(), {}, lambda _: None, scale=sweep.scale)
+        self._judge = claims.Judge(sweep.project, sweep.study, empty)
+
+    def __enter__(self) -> _Judge:
+        self._judge.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._judge.__exit__(*error)
+
+    def values(self, entries: Sequence[Entry]) -> dict[str, float | None]:
+        """Claim -> value, of a machine's points."""
+        as_paper = self._sweep.unknowns.as_paper
+        rows = [
+            {"scale": self._sweep.scale, **entry.values, **entry.metrics, "point": entry.point}
+            for entry in entries
+        ]
+        table = pd.DataFrame(rows)
+        if "variant" in table:
+            table["variant"] = table.variant.replace(dict.fromkeys(as_paper, claims.BASE))
+        series = {entry.point: entry.series for entry in entries}
+        self._judge.turn_to(Results(TIER, table, series, lambda _: None, scale=self._sweep.scale))
+        return {claim.id: self._judge.value(claim, claims.BASE, None) for claim in self._claims}

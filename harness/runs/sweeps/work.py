@@ -1,0 +1,168 @@
+"""What a worker does: points of plausible machines, one after the other. It writes nothing down.
+
+A worker is a process with this package, at the client's code; it may run on another computer, in a
+checkout of its own. What it is given says all that a point needs but the study's inputs, which it
+makes as a run would.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from distributed import get_worker
+from pydantic import BaseModel
+
+from harness import experiments, same_bits, tiers
+from harness.errors import HarnessError, Interrupted
+from harness.experiments.base import Measurement, Point
+from harness.paths import Project, find_project
+from harness.runs import code
+from harness.runs.sweeps.machines import TIER
+from harness.tiers.base import Bench
+from harness.tiers.options import Asked, BenchParameters
+
+_REPEATED: Final = "repetition_"
+_TIMES: Final = "_time_s"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A point on a machine; `key` is the journal's. `checkout`: the client's, which the worker uses
+    if it sees it.
+    """
+
+    key: str
+    study: str
+    point: Point
+    parameters: BaseModel
+    profiles: Mapping[str, bytes]
+    host: bytes
+    bench: BenchParameters
+    code: str
+    input: str
+    checkout: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a point. `refused`: why the model cannot be such a machine; `failed`: what
+    went wrong that should not, in a line. Of one of them there are no metrics.
+    """
+
+    key: str
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    refused: str = ""
+    failed: str = ""
+    seconds: float = 0.0
+
+
+class WrongWorker(HarnessError):
+    """A worker that would give other results: it has other code, inputs or NumPy."""
+
+
+def run_batch(batch: Sequence[Work]) -> list[Outcome]:
+    """Each in turn. Raises WrongWorker."""
+    outcomes = []
+    for work in batch:
+        begin = time.perf_counter()
+        outcome = _run(work)
+        outcomes.append(_timed(outcome, time.perf_counter() - begin))
+    return outcomes
+
+
+def _scratch() -> str | None:
+    """Dask's folder for this worker: if the worker is killed, the next one here deletes it."""
+    try:
+        return str(get_worker().local_directory)
+    except ValueError:  # not a worker: the system's folder
+        return None
+
+
+def _timed(outcome: Outcome, seconds: float) -> Outcome:
+    return Outcome(**{**vars(outcome), "seconds": seconds})
+
+
+def _run(work: Work) -> Outcome:
+    project = _project(work.checkout)
+    check(work, project)
+    experiment = experiments.find(work.study)
+    with tempfile.TemporaryDirectory(prefix="point-", dir=_scratch()) as folder:
+        try:
+            with _bench(work, project, Path(folder)) as bench:
+                measured = experiment.run_point(work.point, work.parameters, bench, project.raw)
+        except Interrupted:
+            raise
+        except HarnessError as error:
+            # The same words wherever it was refused.
+            return Outcome(work.key, refused=str(error).replace(f"{folder}/", ""))
+        except Exception as error:  # one machine's bug must not end all others' runs
+            said = " ".join(str(error).split())
+            return Outcome(work.key, failed=f"{type(error).__name__}: {said}")
+    return Outcome(work.key, {**measured.metrics, **measured.remarks}, judged_series(measured))
+
+
+def judged_series(measured: Measurement) -> dict[str, list[int] | list[float]]:
+    """The series that a claim can see (runs/claims): per repetition, or with times."""
+    clocks = {name.removesuffix(_TIMES) for name in measured.series if name.endswith(_TIMES)}
+    return {
+        name: values
+        for name, values in measured.series.items()
+        if name.startswith(_REPEATED) or any(name.startswith(f"{clock}_") for clock in clocks)
+    }
+
+
+def _bench(work: Work, project: Project, folder: Path) -> AbstractContextManager[Bench]:
+    """The machine's, from profiles that are written into the folder."""
+    devices = {
+        name: str(_written(folder / f"{name}.yaml", profile))
+        for name, profile in work.profiles.items()
+    }
+    asked = Asked(devices=devices, host=str(_written(folder / "the host.yaml", work.host)))
+    return tiers.find(TIER)(asked, work.bench, project)
+
+
+def _written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def check(work: Work, project: Project) -> None:
+    """Whether results of this process count. Raises WrongWorker."""
+    if beyond := same_bits.beyond():
+        raise WrongWorker(
+            f"a worker imported NumPy before harness, and uses {', '.join(beyond)}: start it as "
+            "python -m harness.runs.sweeps.worker"
+        )
+    if _code(work.study) != work.code:
+        raise WrongWorker("a worker has other code than the client: install the same commit there")
+    if _input(work.study, work.parameters, project.raw, work.input) != work.input:
+        raise WrongWorker(f"a worker's inputs in {project.raw} are not the client's")
+
+
+@cache
+def _code(study: str) -> str:
+    return code.run_of(experiments.find(study), TIER).digest()
+
+
+_inputs: dict[tuple[str, Path, str], str] = {}
+
+
+def _input(study: str, values: BaseModel, raw: Path, wanted: str) -> str:
+    """The digest of this worker's inputs, asked for once for each that a client has."""
+    key = (study, raw, wanted)
+    if key not in _inputs:
+        _inputs[key] = experiments.find(study).input_digest(values, raw)
+    return _inputs[key]
+
+
+@cache
+def _project(checkout: Path) -> Project:
+    return Project(checkout) if checkout.is_dir() else find_project()

@@ -1,0 +1,240 @@
+"""Answers of sweeps whose truth is known: made of closed forms, not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.errors import BadParameter
+from harness.runs.claims import Claim
+from harness.runs.sweeps import answers, nearest, samples, sensitivity
+from harness.runs.sweeps.recorded import Recorded
+from harness.runs.sweeps.unknowns import Unknown, Unknowns
+
+Formula = Callable[[float, float, float], float]
+
+
+def number(**change: Any) -> Unknown:
+    given: dict[str, Any] = {"range": (0, 1), "digits": 6, "default": 0.5}
+    return Unknown(what="x", sets={"host x": "{}"}, prior="p", excluded="", **(given | change))
+
+
+KNOWN = Unknowns(
+    title="T",
+    scale="s",
+    held_back=["held"],
+    unknowns={
+        "a": number(),
+        "b": number(),
+        "c": Unknown(
+            what="c",
+            choices={"off": {"host c": "0"}, "on": {"host c": "1"}},
+            default="off",
+            prior="p",
+            excluded="",
+        ),
+    },
+)
+
+
+def claim(name: str, low: float, high: float) -> Claim:
+    return Claim(
+        id=name, place="", statement="", metric="", published="", expected=(low, high), why=""
+    )
+
+
+def swept(
+    formulas: Mapping[str, tuple[Formula, float, float]], count: int = 255, design: str = "sobol"
+) -> Recorded:
+    """A sweep of machines whose claims' values are these functions of a, b and c (0 or 1)."""
+    draw = samples.totals if design == "totals" else samples.sobol
+    drawn = draw(KNOWN, count)
+    machines = pd.DataFrame(
+        [{"machine": n, **m, "state": "finished", "reason": ""} for n, m in enumerate(drawn)]
+    )
+    values = [
+        {"machine": n, "claim": name, "value": f(float(m["a"]), float(m["b"]), m["c"] == "on")}
+        for n, m in enumerate(drawn)
+        for name, (f, _, _) in formulas.items()
+    ]
+    known = {name: claim(name, low, high) for name, (_, low, high) in formulas.items()}
+    return Recorded(KNOWN, known, machines, pd.DataFrame(values), {"design": design})
+
+
+SWEPT = swept(
+    {
+        "always": (lambda a, b, c: 1.0, 0, 2),
+        "never": (lambda a, b, c: 5.0 + a, 0, 2),
+        "low": (lambda a, b, c: a, 0, 0.3),
+        "high": (lambda a, b, c: a, 0.7, 1),
+        "switch": (lambda a, b, c: 10 * c + 0.01 * b, 5, 20),
+        "unseen": (lambda a, b, c: float("nan"), 0, 1),
+        "held": (lambda a, b, c: a, 0, 0.3),
+    }
+)
+
+
+def test_shares_and_their_intervals() -> None:
+    table = answers.shares(SWEPT).set_index("claim")
+    assert table.machines["low"] == 255  # the default machine was not drawn
+    assert table.share_ratio["low"] == pytest.approx(0.3, abs=0.01)
+    assert table.lowest_ratio["low"] < 0.26 < 0.34 < table.highest_ratio["low"]
+    assert (table.lowest_ratio <= table.share_ratio.fillna(0)).all()
+    assert table.holds["always"] == 255
+    assert table.holds["never"] == 0
+    assert 0 < table.highest_ratio["never"] < 0.02
+    assert table.machines["unseen"] == 0
+    assert table.default_holds["low"] is False
+    assert table.default_holds["always"] is True
+    assert table.held_back["held"]
+
+
+def test_a_line_for_each_claim() -> None:
+    lines = answers.lines(SWEPT).set_index("claim")
+    assert lines.verdict.to_dict() == {
+        "always": answers.ROBUST,
+        "never": answers.OUT_OF_REACH,
+        "low": answers.FRAGILE,
+        "high": answers.FRAGILE,
+        "switch": answers.FRAGILE,
+        "unseen": answers.NOT_JUDGED,
+        "held": answers.FRAGILE,
+    }
+    assert lines.line["switch"].endswith("; on c")
+    assert lines.line["low"].endswith("; on a")
+    assert "none of 255 machines" in lines.line["never"]
+    few = swept({"never": (lambda a, b, c: 5.0, 0, 2)}, 31)
+    assert answers.lines(few).verdict[0] == answers.NOT_REACHED
+    most = swept({"most": (lambda a, b, c: a, 0, 0.85)}, 31)
+    assert answers.lines(most).verdict[0] == answers.UNDECIDED
+    assert "of 255 machines" in lines.line["always"]
+
+
+def test_what_decides_is_told_from_what_does_not() -> None:
+    assert sensitivity.deciding(SWEPT, "low") == ["a"]
+    assert sensitivity.deciding(SWEPT, "switch") == ["c"]
+    table = sensitivity.of_claim(SWEPT, "low").set_index("unknown")
+    assert table.first_ratio["a"] > 0.9
+    assert table.first_ratio["b"] < 0.1
+    assert sensitivity.of_claim(SWEPT, "always").empty
+    assert sensitivity.of_claim(SWEPT, "unseen").empty
+    noise = np.random.default_rng(3)
+    random = swept({"noise": (lambda a, b, c: float(noise.random()), 0, 0.5)})
+    assert sensitivity.deciding(random, "noise") == []
+    assert "none of the unknowns" in answers.lines(random).line[0]
+
+
+def test_total_effects_see_what_acts_only_together() -> None:
+    found = swept({"product": (lambda a, b, c: (a - 0.5) * (b - 0.5), 0, 1)}, 640, "totals")
+    table = sensitivity.of_claim(found, "product").set_index("unknown")
+    assert table.total_ratio.notna().all()
+    assert (table.first_ratio[["a", "b"]].abs() < 0.25).all()
+    assert (table.total_ratio[["a", "b"]] > 0.7).all()
+    assert abs(table.total_ratio["c"]) < 0.05
+    assert len(found.drawn) == 2 * 640 // 5
+
+
+def test_a_refused_machine_takes_only_its_block() -> None:
+    whole = swept({"sum": (lambda a, b, c: a + 0.5 * b, 0, 1)}, 640, "totals")
+    refused = whole.machines.assign(
+        state=whole.machines.state.where(whole.machines.machine != 3, "refused")
+    )
+    values = whole.values[whole.values.machine != 3]
+    less = Recorded(KNOWN, whole.claims, refused, values, whole.about)
+    table = sensitivity.of_claim(less, "sum").set_index("unknown")
+    assert table.total_ratio["a"] == pytest.approx(0.8, abs=0.1)
+    assert len(less.finished) == len(whole.finished) - 1
+
+
+def test_claims_that_exclude_each_other() -> None:
+    table = answers.exclusions(SWEPT)
+    pairs = {frozenset((row.first, row.second)) for row in table.itertuples()}
+    assert pairs == {frozenset(("low", "high")), frozenset(("high", "held"))}
+    assert (table.chance < 1e-6).all()
+    assert (table.highest_ratio < 0.02).all()
+    few = swept({n: (SWEPT_FORMULAS[n], *SWEPT.claims[n].expected) for n in ("low", "high")}, 8)
+    assert (answers.exclusions(few).chance > 0.05).all()  # eight machines prove nothing
+
+
+SWEPT_FORMULAS: dict[str, Formula] = {"low": lambda a, b, c: a, "high": lambda a, b, c: a}
+
+
+def test_a_map_over_two_unknowns() -> None:
+    table = answers.map_of(SWEPT, "low", "a", "c")
+    assert table.machines.sum() == 255
+    shown = table.set_index(["across", "up"]).share_ratio
+    assert (shown.loc["0 to 0.3333"] > 0.8).all()
+    assert (shown.loc["0.6667 to 1"] == 0).all()
+    assert set(table.up) == {"off", "on"}
+
+
+def test_the_nearest_machines_and_what_they_have_in_common() -> None:
+    formulas: dict[str, tuple[Formula, float, float]] = {
+        "one": (lambda a, b, c: 10 * a, 2, 3),
+        "two": (lambda a, b, c: a + 0.1 * b, 0.2, 0.4),
+        "held": (lambda a, b, c: 2 * a, 0.4, 0.6),
+    }
+    found = swept(formulas)
+    table = nearest.ranked(found)
+    assert table.distance.is_monotonic_increasing
+    assert table.distance[0] == 0
+    assert table.inside[0] == table.of[0] == 2  # what was held back has chosen nothing
+    assert table.a[:20].between(0.15, 0.35).all()
+    common = nearest.in_common(found)
+    assert common.unknown[0] == "a"
+    assert common.chance[0] < 1e-6
+    assert common.set_index("unknown").chance["c"] > 0.01
+    out = nearest.left_out(found).set_index("claim")
+    assert out.held_back["held"]
+    assert out.near_ratio["held"] > 0.6 > 0.2 > out.share_ratio["held"]
+    assert out.near_ratio["one"] > out.share_ratio["one"]
+
+
+def test_no_machine_is_chosen_by_what_was_held_back() -> None:
+    assert "held" not in nearest.used(SWEPT)
+    with pytest.raises(BadParameter, match="held back"):
+        nearest.ranked(SWEPT, ["low", "held"])
+    otherwise = swept({"one": (lambda a, b, c: a, 0.2, 0.3), "held": (lambda a, b, c: b, 0, 1)})
+    without = swept({"one": (lambda a, b, c: a, 0.2, 0.3), "held": (lambda a, b, c: -b, 0, 1)})
+    assert nearest.ranked(otherwise).equals(nearest.ranked(without))
+
+
+def test_a_planted_machine_is_found_again() -> None:
+    """Of a curved model with noise: 90 % intervals hold the truth as often as they say."""
+    noise = np.random.default_rng(7)
+
+    def first(a: float, b: float, c: float) -> float:
+        return float(np.exp(2 * a) + b + 0.05 * noise.normal())
+
+    def second(a: float, b: float, c: float) -> float:
+        return float(b * b + 0.3 * a + 0.05 * noise.normal())
+
+    found = swept({"first": (first, 0, 1), "second": (second, 0, 1)}, 1000)
+    table = nearest.planted(found, ["first", "second"], 200)
+    for name in ("a", "b"):
+        mine = table[table.unknown == name]
+        assert 0.85 <= mine.found.mean() <= 0.96, name
+        assert (mine.highest - mine.lowest).mean() < 0.6  # and they say something
+    spread = table[table.unknown == "c"]  # of which the results know nothing
+    assert spread.found.mean() > 0.85
+
+
+def test_intervals_that_are_too_narrow_would_be_seen() -> None:
+    found = swept({"first": (lambda a, b, c: a + b, 0, 1)}, 600)
+    shares, results = found.shares.to_numpy(), found.by_claim.to_numpy()
+    misses = 0
+    for trial in range(100):
+        others = np.arange(len(shares)) != trial
+        made = nearest.posterior(shares[others], results[others], results[trial])
+        low, high = made.interval(0.3)[0]
+        misses += not low <= shares[trial, 0] <= high
+    assert misses > 40
+
+
+def test_too_few_machines_to_choose_from() -> None:
+    with pytest.raises(BadParameter, match="too few"):
+        nearest.posterior(np.zeros((6, 1)), np.zeros((6, 1)), np.zeros(1))

@@ -1,0 +1,294 @@
+"""Sweeps: the same bytes however many workers there are, in any order, and whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import toy_world
+import yaml
+from conftest import make_checkout
+
+from harness.paths import Project
+from harness.workloads.tpch import JoinInputs
+
+pytestmark = pytest.mark.builds  # processes by the dozen: not beside the quick tests
+
+UNKNOWNS = {
+    "title": "Toy",
+    "scale": "paper",
+    "unknowns": {
+        "read": {
+            "what": "tR",
+            "sets": {"profile drive.read_page": "{} us"},
+            "range": [20, 200],
+            "whole": True,
+            "default": 45,
+            "prior": "flash",
+            "excluded": "nothing",
+        },
+        "unit": {
+            "what": "the map's unit: 12 KiB divide no page",
+            "choices": {
+                "4 KiB": {"profile drive.map_unit": "4 KiB"},
+                "12 KiB": {"profile drive.map_unit": "12 KiB"},
+            },
+            "default": "4 KiB",
+            "prior": "flash",
+            "excluded": "nothing",
+        },
+    },
+}
+MACHINES = 16
+HARNESS = str(Path(sys.executable).with_name("harness"))
+DASK = str(Path(sys.executable).with_name("dask"))
+
+
+@pytest.fixture
+def toy(checkout: Project) -> Project:
+    return furnished(checkout)
+
+
+def furnished(project: Project) -> Project:
+    toy_world.furnish(project)
+    path = project.root / "hardware" / "unknowns" / "toy.yaml"
+    path.write_text(yaml.safe_dump(UNKNOWNS))
+    return project
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A sweep by one worker that nobody disturbed; and what it says."""
+
+    project: Project
+    out: str
+    published: dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, raw: Path, smoke: JoinInputs) -> Whole:
+    del smoke  # they are in raw
+    project = furnished(make_checkout(tmp_path_factory.mktemp("whole") / "checkout", raw))
+    out = ran(project, "--workers", "1")
+    return Whole(project, out, published(project))
+
+
+@contextmanager
+def started(project: Project, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that is ended at the end, if it has not ended itself."""
+    with subprocess.Popen(
+        command,
+        cwd=project.root,
+        env={**toy_world.environment(), "TMPDIR": str(scratch(project))},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def scratch(project: Project) -> Path:
+    """Where workers keep what a point needs."""
+    folder = project.root / "scratch"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def left(project: Project) -> list[Path]:
+    """What workers have left there."""
+    return [path for path in scratch(project).rglob("*") if path.suffix == ".yaml"]
+
+
+def sweep(project: Project, *more: str, machines: int = MACHINES) -> tuple[str, ...]:
+    return (HARNESS, "sweep", "toy", "--machines", str(machines), *more)
+
+
+def ran(project: Project, *more: str, code: int = 0) -> str:
+    with started(project, *sweep(project, *more)) as process:
+        out, error = process.communicate(timeout=300)
+    assert process.returncode == code, error
+    return out + error
+
+
+def published(project: Project) -> dict[str, bytes]:
+    folder = project.build / "sweeps" / "toy.paper.sobol"
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def lines(project: Project) -> list[str]:
+    path = project.journal / "sweeps" / "toy" / "journal.jsonl"
+    return path.read_text().splitlines() if path.is_file() else []
+
+
+def keys(project: Project) -> list[str]:
+    return [json.loads(line.partition(" ")[2])["key"] for line in lines(project)]
+
+
+def forget(project: Project) -> None:
+    (project.journal / "sweeps" / "toy" / "journal.jsonl").unlink()
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The pool's: processes that the client has spawned."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [each for each in children if _is_worker(each)]
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def wait_for_lines(project: Project, count: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while len(lines(project)) < count:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_same_bytes_from_one_two_and_three_workers_and_after_kills(
+    whole: Whole, toy: Project
+) -> None:
+    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/status", whole.out)
+    assert len(keys(whole.project)) == len(set(keys(whole.project))) == 2 * (MACHINES + 1)
+
+    noted = lines(whole.project)
+    ran(whole.project, "--workers", "1")  # nothing is left to do
+    assert lines(whole.project) == noted
+    assert published(whole.project) == whole.published
+
+    ran(toy, "--workers", "2")
+    assert published(toy) == whole.published
+
+    forget(toy)
+    chance = random.Random(1)
+    with started(toy, *sweep(toy, "--workers", "3")) as process:
+        for done in (1, 6, 12):
+            wait_for_lines(toy, done, process)
+            chance.choice(workers_of(process)).kill()
+        _, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    assert published(toy) == whole.published
+    assert len(keys(toy)) == len(set(keys(toy))) == 2 * (MACHINES + 1)
+    assert left(toy) == []
+
+
+def test_what_the_model_refuses_is_counted_with_its_reason(whole: Whole) -> None:
+    toy, out = whole.project, whole.out
+    machines = pd.read_parquet(toy.build / "sweeps" / "toy.paper.sobol" / "machines.parquet")
+    refused = machines[machines.state == "refused"]
+    assert len(machines) == MACHINES + 1
+    assert set(refused.unit) == {"12 KiB"}
+    assert len(refused) == (machines.unit == "12 KiB").sum() > 0
+    assert refused.reason.str.contains("map_unit").all()
+    assert "map_unit" in out
+    claims = pd.read_parquet(toy.build / "sweeps" / "toy.paper.sobol" / "claims.parquet")
+    assert set(claims.machine) == set(machines.machine[machines.state == "finished"])
+    assert machines.state[machines.machine == 0].tolist() == ["finished"]
+    about = json.loads(published(toy)["about.json"])
+    assert about["refused"] == len(refused)
+    assert about["finished"] + about["refused"] == about["machines"]
+
+
+def test_a_killed_client_takes_its_workers_with_it_and_is_continued(
+    whole: Whole, toy: Project
+) -> None:
+    with started(toy, *sweep(toy, "--workers", "2")) as process:
+        wait_for_lines(toy, 4, process)
+        workers = workers_of(process)
+        process.send_signal(signal.SIGKILL)
+        _, alive = psutil.wait_procs(workers, timeout=30)
+        assert workers
+        assert not alive
+    done = lines(toy)
+    assert 4 <= len(done) < 2 * (MACHINES + 1)
+    ran(toy, "--workers", "2")
+    assert lines(toy)[: len(done)] == done  # nothing finished ran again
+    assert len(keys(toy)) == len(set(keys(toy))) == 2 * (MACHINES + 1)
+    assert published(toy) == whole.published
+    assert left(toy) == []
+
+
+def test_a_scheduler_of_somebody_else_and_its_loss(
+    whole: Whole, toy: Project, tmp_path: Path
+) -> None:
+    told = tmp_path / "scheduler.json"
+    with ExitStack() as stack:
+        local = ("--host", "127.0.0.1", "--scheduler-file", str(told))
+        scheduler = stack.enter_context(
+            started(toy, DASK, "scheduler", *local, "--port", "0", "--no-dashboard")
+        )
+        worker = (sys.executable, "-m", "harness.runs.sweeps.worker", *local)
+        stack.enter_context(started(toy, *worker, "--nthreads", "1", "--no-dashboard"))
+        while not told.is_file():
+            assert scheduler.poll() is None
+            time.sleep(0.05)
+        address = json.loads(told.read_text())["address"]
+        with started(toy, *sweep(toy, "--scheduler", address)) as process:
+            wait_for_lines(toy, 3, process)
+            scheduler.kill()
+            _, error = process.communicate(timeout=120)
+        assert process.returncode == 2, error
+        assert "run the same command again" in error
+    done = lines(toy)
+    assert 3 <= len(done) < 2 * (MACHINES + 1)
+    ran(toy)
+    assert lines(toy)[: len(done)] == done
+    assert published(toy) == whole.published
+
+
+def test_ctrl_c_keeps_what_is_finished(toy: Project) -> None:
+    with started(toy, *sweep(toy)) as process:
+        wait_for_lines(toy, 2, process)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 2, error
+    assert "interrupted" in error
+    assert 2 <= len(lines(toy)) < 2 * (MACHINES + 1)
+
+
+def test_a_worker_that_would_give_other_bits_is_refused(toy: Project, tmp_path: Path) -> None:
+    """`dask worker` imports NumPy before harness: where NumPy has more to choose, it counts."""
+    told = tmp_path / "scheduler.json"
+    beyond = "import numpy, harness.same_bits as s; print(s.beyond())"
+    clean = {k: v for k, v in toy_world.environment().items() if not k.startswith("NPY_")}
+    said = subprocess.run(
+        [sys.executable, "-c", beyond], env=clean, check=True, capture_output=True, text=True
+    )
+    if said.stdout.strip() == "[]":
+        pytest.skip("this processor has nothing beyond the base")
+    with ExitStack() as stack:
+        local = ("--host", "127.0.0.1", "--scheduler-file", str(told))
+        stack.enter_context(
+            started(toy, DASK, "scheduler", *local, "--port", "0", "--no-dashboard")
+        )
+        worker = ("worker", *local, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        stack.enter_context(started(toy, "env", "-u", "NPY_DISABLE_CPU_FEATURES", DASK, *worker))
+        while not told.is_file():
+            time.sleep(0.05)
+        address = json.loads(told.read_text())["address"]
+        assert "imported NumPy before harness" in ran(toy, "--scheduler", address, code=2)
+    assert not lines(toy)
+
+
+def test_nobody_at_the_scheduler_s_address(toy: Project) -> None:
+    out = ran(toy, "--scheduler", "tcp://127.0.0.1:1", code=2)
+    assert "no workers at tcp://127.0.0.1:1" in out

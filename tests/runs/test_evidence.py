@@ -1,0 +1,172 @@
+"""The page of all claims: what stands in it, and that it is of the present claims and verdicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from conftest import REPOSITORY
+
+from harness.errors import DataFolderError
+from harness.paths import Project
+from harness.runs import claims, evidence, summary
+from harness.runs.made_part import MadePart
+
+CLAIMS = """
+grace_hash_join:
+  title: A paper
+  reference: somebody, 2020
+  relation: SELECT * FROM results WHERE variant = $variant AND $repetition IS NULL
+  claims:
+    - {id: held, place: figure 1, statement: time, words: about 10 s, measures: "elapsed | time",
+       metric: SELECT avg(elapsed_s) FROM r, published: "10", expected: [8, 12], why: w}
+    - {id: missed, place: figure 2, statement: bytes, because: "our files are\n smaller",
+       metric: SELECT avg(read_bytes) FROM r, published: "9", expected: [8, 12], why: w}
+    - {id: riddle, place: figure 3, statement: also bytes,
+       metric: SELECT avg(read_bytes) FROM r, published: "9", expected: [8, 12], why: w}
+    - {id: seen, place: figure 4, statement: "fitted to", fitted: true,
+       metric: SELECT avg(elapsed_s) FROM r, published: "10", expected: [8, 12], why: w}
+    - {id: sure, place: figure 5, statement: "any",
+       metric: SELECT avg(elapsed_s) FROM r, published: "10", expected: [0, 1000], why: w}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    for folder in (project.published, project.results, project.metrics, tmp_path / "docs"):
+        folder.mkdir(parents=True)
+    (project.published / "claims.yaml").write_text(CLAIMS)
+    table = pd.DataFrame([{"point": "a", "variant": "paper", "elapsed_s": 10.0, "read_bytes": 3.0}])
+    table.to_csv(project.results / "grace_hash_join.simulated.csv", index=False)
+    verdicts = {
+        "held": {"value": 10.0, "verdict": claims.REPRODUCED},
+        "missed": {"value": 3.0, "verdict": claims.NOT_REPRODUCED},
+        "riddle": {"value": 3.0, "verdict": claims.NOT_REPRODUCED},
+        "seen": {"value": 10.0, "verdict": claims.FITTED},
+        "sure": {"value": 10.0, "verdict": claims.REPRODUCED},
+    }
+    (project.metrics / "grace_hash_join.simulated.json").write_text(json.dumps(verdicts))
+    for page in (project.validation, project.readme):
+        part = MadePart(page, evidence.COMMAND)
+        page.write_text(f"before\n{part.begin}old\n{part.end}after\n")
+    project.params.write_text("pipeline: {simulated: {grace_hash_join: 10_grace_hash_join}}\n")
+    claims.load_fresh()
+    return project
+
+
+def test_each_claim_has_its_words_measure_verdict_and_what_would_change_it(
+    project: Project,
+) -> None:
+    evidence.update(project)
+    lines = evidence.written(project.validation).splitlines()
+    assert (
+        '| figure 1 | "about 10 s" | elapsed \\| time | 10 | 8 to 12 | 10, reproduced '
+        "| yes: elapsed_s x 0.5 |"
+    ) in lines
+    assert any(line.startswith("| figure 4") and line.endswith("| fitted |") for line in lines)
+    assert any(line.startswith("| figure 5") and line.endswith("| **no** |") for line in lines)
+
+
+def test_what_is_not_reproduced_has_a_reason_or_unknown(project: Project) -> None:
+    evidence.update(project)
+    lines = evidence.written(project.validation).splitlines()
+    assert [line for line in lines if line.startswith("- ")] == [
+        "- figure 2, bytes (simulated 3, not reproduced): our files are smaller",
+        "- figure 3, also bytes (simulated 3, not reproduced): unknown.",
+    ]
+
+
+def test_the_rest_of_the_page_stays(project: Project) -> None:
+    evidence.update(project)
+    page = project.validation.read_text()
+    part = MadePart(project.validation, evidence.COMMAND)
+    assert page.startswith(f"before\n{part.begin}### A paper")
+    assert page.endswith(f"{part.end}after\n")
+
+
+def test_results_that_changed_are_asked_anew(project: Project) -> None:
+    evidence.update(project)
+    path = project.results / "grace_hash_join.simulated.csv"
+    path.write_text(path.read_text().replace("3.0", "9.0"))
+    evidence.update(project)
+    assert "yes: read_bytes x 0.5" in evidence.written(project.validation)
+
+
+def test_verdicts_by_older_claims_are_judged_anew(project: Project) -> None:
+    path = project.published / "claims.yaml"
+    path.write_text(path.read_text().replace("[8, 12], why: w}", "[2, 4], why: w}"))
+    claims.load_fresh()
+    evidence.update(project)
+    verdicts = json.loads((project.metrics / "grace_hash_join.simulated.json").read_text())
+    assert verdicts["held"]["verdict"] == claims.NOT_REPRODUCED
+    assert verdicts["missed"] == {"value": 3.0, "verdict": claims.REPRODUCED}
+
+
+def test_a_page_without_a_place_for_it(project: Project) -> None:
+    project.validation.write_text("nothing\n")
+    with pytest.raises(DataFolderError, match=r"validation\.md"):
+        evidence.update(project)
+
+
+def test_the_overview_counts_what_could_have_failed(project: Project) -> None:
+    evidence.update(project)
+    [row] = [line for line in evidence.written(project.readme).splitlines() if "10_grace" in line]
+    assert row == (
+        "| [A paper](notebooks/10_grace_hash_join.ipynb) | simulated | 1 of 3 |  |  | 2 | 2 |  |"
+    )
+
+
+def counts(project: Project) -> dict[str, dict[str, int]]:
+    folder = project.metrics / "verdicts"
+    return {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+def test_dvc_shows_one_row_per_paper_and_tier(project: Project) -> None:
+    old = project.metrics / "verdicts" / "gone.simulated.json"
+    old.parent.mkdir()
+    old.write_text("{}")
+    evidence.update(project)
+    assert counts(project) == {
+        "grace_hash_join.simulated.json": {
+            "reproduced": 1,
+            "direction_only": 0,
+            "undecided": 0,
+            "not_reproduced": 2,
+            "no_evidence": 2,
+            "not_judged": 0,
+        }
+    }
+
+
+def test_dvc_shows_the_present_verdicts() -> None:
+    """`harness claims --document` and `harness report` make it so; dvc.yaml names it."""
+    project = Project(REPOSITORY)
+    assert counts(project) == {
+        f"{line.paper}.{line.tier}.json": line.counts for line in summary.lines(project)
+    }
+    pipeline = yaml.safe_load((REPOSITORY / "dvc.yaml").read_text())
+    assert [REPOSITORY / place for place in pipeline["metrics"]] == [project.metrics / "verdicts"]
+    assert [REPOSITORY / place for place in pipeline["plots"]] == [project.figures]
+
+
+@pytest.mark.parametrize("page", ["docs/validation.md", "README.md"])
+def test_the_pages_are_of_the_present_claims_and_verdicts(page: str) -> None:
+    """`harness claims --document` makes them so."""
+    path = REPOSITORY / page
+    assert evidence.written(path) == evidence.parts(Project(REPOSITORY))[path]
+
+
+def test_pages_are_not_made_of_another_tier_s_results_alone(project: Project) -> None:
+    """They would judge what could fail by these, and lose the simulated line."""
+    before = project.validation.read_text()
+    table = project.results / "grace_hash_join.simulated.csv"
+    table.rename(project.results / "grace_hash_join.emulated.csv")
+    with pytest.raises(
+        DataFolderError, match=r"^no simulated results of grace_hash_join: make rep"
+    ):
+        evidence.update(project)
+    assert project.validation.read_text() == before

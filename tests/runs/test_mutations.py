@@ -1,0 +1,82 @@
+"""Claims that no wrong result within reason could change are found, and what the others read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.experiments.base import Results
+from harness.paths import Project
+from harness.runs import claims, mutations
+
+CLAIMS = """
+grace_hash_join:
+  title: t
+  reference: r
+  relation: |
+    SELECT * FROM results
+    WHERE variant = $variant AND ($repetition IS NULL OR repetition = $repetition)
+  claims:
+    - {id: level, place: p, statement: s, published: about 10, why: w, expected: [8, 12],
+       metric: SELECT avg(elapsed_s) FROM r}
+    - {id: anything, place: p, statement: s, published: more, why: w, expected: [1.01, 1000],
+       metric: SELECT avg(elapsed_s) FROM r}
+    - {id: ratio, place: p, statement: s, published: "2", why: w, expected: [1.8, 2.2],
+       metric: "SELECT avg(elapsed_s) FILTER (device = 'hdd') /
+       avg(elapsed_s) FILTER (device = 'ssd') FROM r"}
+    - {id: other, place: p, statement: s, published: "3", why: w, expected: [2, 4], fitted: true,
+       metric: SELECT avg(read_bytes) FROM r}
+    - {id: never, place: p, statement: s, published: none, why: w, expected: [0, 0],
+       metric: SELECT max(lost_blocks) FROM r}
+    - {id: late, place: p, statement: s, published: none, why: w, expected: [0, 1],
+       metric: SELECT avg(nominal_read_buffer_bytes) FROM r}
+"""
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> pd.DataFrame:
+    published = tmp_path / "data" / "published"
+    published.mkdir(parents=True)
+    (published / "claims.yaml").write_text(CLAIMS)
+    rows = [
+        {"point": f"{device}{i}", "device": device, "variant": "paper", "repetition": i}
+        | {"nominal_read_buffer_bytes": 1, "elapsed_s": time_s, "read_bytes": 3}
+        | {"lost_blocks": 0}
+        for device, time_s in (("hdd", 13.0), ("ssd", 6.5))
+        for i in range(2)
+    ]
+    results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+    return mutations.can_fail(Project(tmp_path), "grace_hash_join", results).set_index("id")
+
+
+def test_what_no_change_can_change_is_found(judged: pd.DataFrame) -> None:
+    assert judged.changes["anything"] == ""
+    assert judged.changes["level"] == "elapsed_s x 0.5"
+
+
+def test_what_is_wrong_everywhere_leaves_a_ratio_as_it_is(judged: pd.DataFrame) -> None:
+    assert judged.changes["ratio"] == "elapsed_s x 0.5 where device = hdd"
+
+
+def test_a_claim_is_changed_by_what_it_reads_and_nothing_else(judged: pd.DataFrame) -> None:
+    assert judged.reads.to_dict() == {
+        "level": ["elapsed_s"],
+        "anything": ["elapsed_s"],
+        "ratio": ["elapsed_s"],
+        "other": ["read_bytes"],
+        "never": ["lost_blocks"],
+        "late": [],  # of the points' own parameters
+    }
+
+
+def test_a_fitted_claim_counts_nowhere_though_it_could_fail(judged: pd.DataFrame) -> None:
+    assert judged.verdict["other"] == claims.FITTED
+    assert judged.changes["other"] == "read_bytes x 0.5"
+    assert not judged.counts["other"]
+    assert judged.counts["level"]
+
+
+def test_what_was_never_met_could_have_been_met(judged: pd.DataFrame) -> None:
+    assert judged.changes["never"] == "lost_blocks 1 for 0"

@@ -1,0 +1,111 @@
+"""Every study's notebook on every tier, small, by papermill: it ends without an error, each figure
+is drawn or says in one line what it needs, and claims are judged.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import nbformat
+import pytest
+from conftest import REPOSITORY
+
+from harness.drives import scratch
+from harness.errors import TargetError
+from harness.paths import Project, find_project
+from harness.runs import parameters
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+PIPELINES: Final = parameters.pipelines(find_project(REPOSITORY))
+MATRIX: Final = [
+    (tier, study, notebook)
+    for tier in ("simulated", "emulated", "hardware")
+    for study, notebook in PIPELINES[tier].items()
+]
+
+LEAST: Final = {
+    ("simulated", "device_models"): (7, 8),
+    ("simulated", "grace_hash_join"): (9, 12),
+    ("simulated", "sort_merge_join"): (8, 13),
+    ("simulated", "trim_fallocate"): (10, 33),
+    ("simulated", "msdj_tpcc"): (8, 14),
+    ("simulated", "delayed_trim"): (9, 20),
+    ("emulated", "grace_hash_join"): (6, 5),
+    ("emulated", "sort_merge_join"): (4, 6),
+    ("emulated", "trim_fallocate"): (6, 18),
+    ("emulated", "msdj_tpcc"): (8, 10),
+    ("emulated", "msdj_crashes"): (1, 6),
+    ("emulated", "delayed_trim"): (3, 10),
+    ("hardware", "grace_hash_join"): (8, 4),
+    ("hardware", "sort_merge_join"): (2, 1),
+    ("hardware", "trim_fallocate"): (4, 0),
+    ("hardware", "msdj_tpcc"): (4, 1),
+    ("hardware", "delayed_trim"): (4, 1),
+}
+"""Figures drawn and claims judged, at least. Of a file the Grace join judges what is said of a disk
+(4) or, on flash, of a flash drive (5): which of these it is, the kernel says."""
+
+
+def figures(executed: Path) -> Iterator[tuple[str, str]]:
+    """Each figure that the notebook asks for: "" if it was drawn, else what stands there."""
+    for cell in nbformat.read(executed, as_version=4).cells:
+        if cell.cell_type == "code" and cell.source.startswith("session.figure("):
+            [shown] = [out for out in cell.outputs if out.output_type == "execute_result"]
+            drawn = "image/png" in shown.data
+            yield cell.source.split('"')[1], "" if drawn else shown.data["text/markdown"]
+
+
+def judged(metrics: Path) -> list[str]:
+    """The claims that have a verdict."""
+    found: dict[str, Any] = json.loads(metrics.read_text())
+    return [name for name, each in found.items() if each["verdict"] != "not judged"]
+
+
+def scratch_in(folder: Path) -> Path:
+    """A file to be made on a file system with O_DIRECT; skips where there is none."""
+    try:
+        scratch.check(folder / "scratch", 0)
+    except TargetError as error:
+        pytest.skip(str(error))
+    return folder / "scratch"
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.parametrize(("tier", "study", "notebook"), MATRIX, ids=str)
+def test_a_notebook_on_a_tier(
+    tier: str,
+    study: str,
+    notebook: str,
+    checkout: Project,
+    harness_command: Command,
+    tmp_path: Path,
+) -> None:
+    given = ["-p", f"tier={tier}", "-p", "scale=smoke"]
+    if tier == "hardware":
+        given += ["-p", f"file={scratch_in(tmp_path)}"]
+    done = harness_command("notebook", notebook, *given, timeout_s=1800)
+    if tier == "emulated" and "the run is not valid: replies left late" in done.stderr:
+        pytest.skip(f"this machine is too busy: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    [executed] = (checkout.build / "runs").glob(f"{study}.{tier}.smoke.*/notebook.ipynb")
+    shown = dict(figures(executed))
+    explained = {name: text for name, text in shown.items() if text}
+    for name, text in explained.items():
+        assert text.startswith(f"No figure *{name}* here"), text
+        assert "it needs" in text
+        assert "\n" not in text
+    verdicts = judged(executed.with_name("metrics.json"))
+    least_drawn, least_judged = LEAST[tier, study]
+    assert len(shown) - len(explained) >= least_drawn, explained
+    assert len(verdicts) >= least_judged, verdicts
+    assert not (checkout.root / "data" / "results").exists(), "nothing of it is published"
+
+
+def test_all_of_the_matrix_is_expected_to_show_something() -> None:
+    assert set(LEAST) == {(tier, study) for tier, study, _ in MATRIX}

@@ -1,0 +1,112 @@
+"""Leases' notes: a wrong one ends nothing, is told, and keeps nobody from removing the rest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.system import leases, processes
+
+_DEEP = "[" * 100_000 + "]" * 100_000
+_PROCESS: dict[str, Any] = {"pid": 1, "start_time": 0, "ending": 15}
+_QUEUE: dict[str, Any] = {"drive": "nonexistent", "sequence": "1", "settings": {}, "changing": []}
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for leases in which nobody else's are, with one of a run that is no more."""
+    root = tmp_path / "leases"
+    monkeypatch.setattr(leases, "_root", lambda: root)
+    dead = root / "0123456789abcdef"
+    dead.mkdir(parents=True, mode=0o700)
+    root.chmod(0o700)
+    (dead / "lock").touch(mode=0o600)
+    return dead
+
+
+@pytest.mark.parametrize("kind", ["process", "cgroup", "queue", "mount", "partitions", "folder"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{}", "[]", "7", "-1", "1e400", "true", '{"pid": "x"}', '{"pid": 1}', _DEEP),
+        *(json.dumps(_PROCESS | other) for other in ({"pid": 1 << 70}, {"pid": -1}, {"ending": 0})),
+        *(json.dumps(_PROCESS | other) for other in ({"ending": 999}, {"pid": True}, {"more": 1})),
+        *(json.dumps(_QUEUE | queue) for queue in ({"drive": 1}, {"settings": 7})),
+        '"\\u0000"',
+    ],
+)
+def test_a_wrong_note_is_told_and_left(own: Path, kind: str, text: str) -> None:
+    wrong = own / f"{kind}-0123"
+    wrong.write_text(text)
+    right = _note_folder(own)
+    done, failed = _clean()
+    assert done == [f"deleted {right}"]
+    assert failed == [f"{wrong} is no note of ours: see what it names, then remove it"]
+    assert wrong.read_text() == text
+    wrong.unlink()
+    assert _clean() == ([], [])
+    assert not own.exists()
+
+
+def _note_folder(lease: Path) -> Path:
+    """A folder that the lease's run had made."""
+    path = lease.parent.parent / "flashlab-pg-fedcba9876543210"
+    path.mkdir()
+    (path / ".flashlab-lease").write_text("fedcba9876543210")
+    (lease / "folder-fedcba9876543210").write_text(json.dumps(str(path)))
+    return path
+
+
+def _clean() -> tuple[list[str], list[str]]:
+    ended, not_ended = leases.end_processes()
+    deleted, not_deleted = leases.delete_folders()
+    return ended + deleted, not_ended + not_deleted
+
+
+def _as_folder(note: Path) -> None:
+    note.mkdir()
+
+
+def _as_loop(note: Path) -> None:
+    note.symlink_to(note.name)
+
+
+@pytest.mark.parametrize("kind", ["process", "cgroup", "queue", "mount", "partitions", "folder"])
+@pytest.mark.parametrize("make", [_as_folder, _as_loop])
+def test_a_note_that_is_no_file(own: Path, kind: str, make: Callable[[Path], Any]) -> None:
+    wrong = own / f"{kind}-0123"
+    make(wrong)
+    right = _note_folder(own)
+    done, failed = _clean()
+    assert done == [f"deleted {right}"]
+    assert failed == [f"{wrong} is no note of ours: see what it names, then remove it"]
+
+
+@pytest.mark.parametrize("kind", ["process", "cgroup", "queue", "mount", "partitions", "folder"])
+@pytest.mark.parametrize("text", ["", '"/tm', '{"pid": 1', "\x00"])
+def test_a_note_that_was_cut_short_is_forgotten(own: Path, kind: str, text: str) -> None:
+    """What is noted comes before what it stands for: then there is nothing of it yet."""
+    (own / f"{kind}-0123").write_text(text)
+    assert _clean() == ([], [])
+    assert not own.exists()
+
+
+def test_a_process_is_ended_beside_a_wrong_note(own: Path) -> None:
+    (own / "process-1").write_text("{}")
+    sleeping = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        who = processes.identity(sleeping.pid)
+        facts = {"pid": sleeping.pid, "identity": who, "ending": 15}
+        (own / f"process-{sleeping.pid}").write_text(json.dumps(facts))
+        done, failed = leases.end_processes()
+    finally:
+        sleeping.kill()
+    assert sleeping.wait() == -15
+    assert done == [f"ended process {sleeping.pid}"]
+    assert len(failed) == 1
