@@ -42,6 +42,8 @@ _TOKEN: Final = re.compile(r"/run/flashlab/.|/flashlab-[a-z-]*[0-9a-f]{16}\b")
 """What the harness makes: below its own folder, or with a lease's token in its name."""
 _MAY_GO: Final = re.compile(rf"{_TOKEN.pattern}|^loop loop\d+ /? ?\d?$")
 """What another run may take away; a loop device whose file has gone does not say whose it was."""
+_GOES_BY_ITSELF: Final = re.compile(r"^loop .*\(deleted\) 1$")
+"""A detached loop device without a file: the kernel takes it away when nobody has it open."""
 _OF_TESTS: Final = re.compile(r"/pytest-of-|/flashlab-test-|/dev/shm/\w|/tmp/tmp|/t\d+-\d")
 """What tests make: without our PREFIX it is of tests elsewhere."""
 
@@ -82,7 +84,7 @@ def changes(before: Seen, *, patient: bool = False) -> list[str]:
 
 def _differences(before: Seen, now: Seen) -> set[str]:
     gone = {row for row in before.rows - now.rows if PREFIX in row or not _MAY_GO.search(row)}
-    return gone | (now.rows - before.rows)
+    return {row for row in gone if not _GOES_BY_ITSELF.search(row)} | (now.rows - before.rows)
 
 
 @contextlib.contextmanager

@@ -147,14 +147,15 @@ class Bpftrace:
         """Waits until it has handed on what it had; whether it did so within that time.
 
         A signal that meets it in a write to a full pipe would cut the write short, and bpftrace
-        does not write the rest. So: the pipe is empty, and it has used no processor time for a
-        moment.
+        does not write the rest; one that comes before it has read its events has it throw them
+        away. So: the pipe is empty, it waits for events (on a busy machine, it may as well wait for
+        a processor), and it has used no processor time for a moment.
         """
         deadline = time.monotonic() + timeout_s
-        before = -1
+        before = None
         while time.monotonic() < deadline and self.process.poll() is None:
-            now = self._processor_ticks() if not self._waiting_bytes() else -1
-            if now >= 0 and now == before:
+            now = self._ticks_asleep() if not self._waiting_bytes() else None
+            if now is not None and now == before:
                 return True
             before = now
             time.sleep(_MOMENT_S)  # the moment in which nothing may change
@@ -165,9 +166,10 @@ class Bpftrace:
         fcntl.ioctl(self.output, termios.FIONREAD, count)
         return count[0]
 
-    def _processor_ticks(self) -> int:
+    def _ticks_asleep(self) -> int | None:
+        """Ticks of processor time that it has used, if it sleeps."""
         text = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(text[11]) + int(text[12])
+        return int(text[11]) + int(text[12]) if text[0] == "S" else None
 
     def interrupt(self) -> None:
         """Asks it to end: it prints its totals and everything that is still on its way."""

@@ -345,10 +345,10 @@ class _Point:
         own = self.device.counted if self.device.counted() else None
         journal = trace.with_name("journal.parquet")
         sampler = Sampler(self.device.writes, measured_s * self.device.slowdown / _SAMPLES)
-        with (
-            Recorder(self.block_device, journal, "jbd2", quiet_s=_QUIET_S),
-            ExitStack() as recording,
-        ):
+        with ExitStack() as journal_recording, ExitStack() as recording:
+            journal_recording.enter_context(
+                Recorder(self.block_device, journal, "jbd2", quiet_s=_QUIET_S)
+            )
             with self._standing_still(server):
                 recording.enter_context(
                     Recorder(self.block_device, trace, device_counters=own, quiet_s=_QUIET_S)
@@ -364,6 +364,7 @@ class _Point:
                     recording.close()
                 except TraceIncomplete as error:
                     kept = Path(error.kept_as)
+                journal_recording.close()
                 found = self.device.counters()
         moved = self.looks[-1].kernel - self.looks[0].kernel
         found["trace_missed_ratio"] = _missed_ratio(kept, moved)
