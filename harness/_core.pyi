@@ -667,6 +667,11 @@ class LiveDevice:
     def set_streams(self, ranges: Sequence[tuple[int, int, int]]) -> None:
         """(begin, end) in bytes and the stream of writes that begin there."""
 
+    def set_watch(self, ahead_ns: int) -> None:
+        """
+        So much before a reply is due, the pacing thread wakes up and watches the clock; 0: it only sleeps.
+        """
+
     def set_honest_flush(self, honest: bool) -> None: ...
 
     def add_fault(self, op: str, *, begin_bytes: int, end_bytes: int, times: int) -> None: ...

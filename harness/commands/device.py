@@ -47,6 +47,9 @@ def create(
     ] = None,
     seed: Annotated[int, typer.Option(help="of everything random in the drive")] = 0,
     front: Annotated[str, typer.Option(help="the way into the kernel, if not the usual one")] = "",
+    placement: Annotated[
+        str, typer.Option(help="processors of the way to it: auto, one-core or spread")
+    ] = "auto",
     thin: Annotated[bool, typer.Option("--thin", help="the store may be smaller")] = False,
     dishonest: Annotated[
         bool, typer.Option("--dishonest", help="acknowledge flushes and forget them")
@@ -72,12 +75,15 @@ def create(
         condition=condition,
         seed=seed,
         front=front or DEFAULT,
+        placement=placement,
         thin=thin,
         honest_flush=not dishonest,
     )
     device = live.create(spec, name)
     about = device.place.about()
     say(f"{device.path}  {device.name}, {format_bytes(device.size_bytes)}")
+    if about["processor"] is not None:
+        say(f"the way to it runs on processor {about['processor']}")
     if about["slowdown"] > 1:
         say(f"its time runs {about['slowdown']} times slower than the clock")
     if about["proposed_slowdown"] > about["slowdown"]:

@@ -22,31 +22,41 @@ _LIBRARY: Final = "preload"
 
 
 def describe(core: Path) -> dict[str, Any]:
-    """`parts`: folder -> digest and the folders that it includes; `names`: bound name -> folders
-    that its binding includes; `always`: what every name depends on, the build and the bindings.
+    """`parts`: folder, or file of bindings -> digest and the folders that it includes; `names`:
+    bound name -> the parts that it stands on at once; `always`: what every name depends on, the
+    build and the module itself.
     """
     folders = sorted(path for path in core.iterdir() if path.is_dir() and path.name != "bind")
     parts = {folder.name: _part(folder) for folder in folders if _sources(folder)}
     names: dict[str, list[str]] = {"__file__": [_LIBRARY]}
     for path in _sources(core / "bind"):
-        uses = sorted(_uses(path, core) & parts.keys())
-        names |= dict.fromkeys(_BOUND.findall(path.read_text(encoding="utf-8")), uses)
-    always = _digest([core / "CMakeLists.txt", *_sources(core / "bind")], core)
+        bindings, included = _bindings(path, core)
+        uses = sorted(included & parts.keys())
+        part = f"bind/{path.name}"
+        for name in _BOUND.findall(path.read_text(encoding="utf-8")):
+            parts[part] = {"digest": _digest(bindings, core), "includes": uses}
+            names[name] = sorted({*names.get(name, []), *uses, part})
+    module = [path for path in _sources(core / "bind") if path.name == "module.cpp"]
+    always = _digest([core / "CMakeLists.txt", *module], core)
     return {"parts": parts, "names": names, "always": always}
 
 
-def _uses(path: Path, core: Path) -> set[str]:
-    """Folders that a binding includes, through the headers of other bindings, too."""
+def _bindings(path: Path, core: Path) -> tuple[list[Path], set[str]]:
+    """A file of bindings with what it includes of others, and what stands behind these headers;
+    folders that all of them include.
+    """
     found: set[str] = set()
     waiting, seen = [path], {path}
     while waiting:
         for folder, file in _INCLUDE.findall(waiting.pop().read_text(encoding="utf-8")):
-            found.add(folder)
             header = core / folder / file
-            if folder == "bind" and header not in seen:
-                seen.add(header)
-                waiting.append(header)
-    return found
+            if folder != "bind":
+                found.add(folder)
+                continue
+            new = {each for each in (header, header.with_suffix(".cpp")) if each.is_file()} - seen
+            seen |= new
+            waiting += new
+    return sorted(seen), found
 
 
 def _part(folder: Path) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +160,22 @@ def test_a_name_of_the_core_stands_on_its_parts() -> None:
     assert core_sources.digest(["merge_plan"]) != core_sources.digest(["LiveDevice"])
     everything = core_sources.digest(["never bound"])
     assert everything not in {core_sources.digest([name]) for name in core["names"]}
+
+
+def test_a_change_of_one_binding_concerns_who_is_bound_there(tmp_path: Path) -> None:
+    copy = tmp_path / "core"
+    shutil.copytree(HARNESS / "core", copy)
+    describe = runpy.run_path(str(copy / "sources.py"))["describe"]
+    before = describe(copy)
+    live = copy / "bind" / "live.cpp"
+    live.write_text(live.read_text() + "// changed\n")
+    after = describe(copy)
+    changed = {part for part in after["parts"] if before["parts"][part] != after["parts"][part]}
+    assert before["always"] == after["always"]
+    assert before["names"] == after["names"]
+    assert {name for name, parts in after["names"].items() if changed & set(parts)} == {
+        *("LiveDevice", "FuseFile", "probe_path"),
+    }
 
 
 def test_every_bound_name_is_known() -> None:

@@ -303,8 +303,8 @@ void LiveDevice::pace() {
     if (next == kNever) {
       asleep_till_ = next;
       changed_.wait(lock);
-    } else if (next - real_now() > kSpin) {
-      asleep_till_ = next - kSpin;
+    } else if (next - real_now() > watch_) {
+      asleep_till_ = next - watch_;
       changed_.wait_until(lock, at(asleep_till_));
     } else {
       watch_clock(lock, next);
@@ -391,6 +391,12 @@ void LiveDevice::set_streams(std::vector<StreamRange> ranges) {
   }
   const std::lock_guard lock(mutex_);
   streams_ = std::move(ranges);
+}
+
+void LiveDevice::set_watch(Nanos ahead) {
+  const std::lock_guard lock(mutex_);
+  watch_ = ahead;
+  changed_.notify_one();  // it sleeps till another moment now
 }
 
 void LiveDevice::set_honest_flush(bool honest) { honest_flush_ = honest; }

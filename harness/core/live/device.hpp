@@ -138,6 +138,9 @@ class LiveDevice final : private Host {
   void set_path_cost(Op op, const PathCost& cost);
   void set_streams(std::vector<StreamRange> ranges);
   void set_honest_flush(bool honest);
+  // The pacing thread wakes up so much before it has to, and watches the clock. 0, where others
+  // need the same processor: it only sleeps.
+  void set_watch(Nanos ahead);
   void add_fault(const Fault& fault);
   void clear_faults();
   // Everything that is in flight fails, and volatile data is lost or not, as `seed` says. While the
@@ -182,8 +185,6 @@ class LiveDevice final : private Host {
   };
   using Lock = std::unique_lock<std::mutex>;
   static constexpr Nanos kNever{INT64_MAX};
-  // The pacing thread wakes up so much before it has to, and watches the clock.
-  static constexpr Nanos kSpin{40'000};
 
   void done(Tag tag, Nanos when) override;
   void wake_at(Nanos when) override;
@@ -256,6 +257,7 @@ class LiveDevice final : private Host {
   std::uint64_t in_flight_ = 0;            // held ones included
   bool frozen_ = false;                    // new requests are held until the state has been changed
   Nanos wake_due_ = kNever;                // real
+  Nanos watch_{40'000};                    // see set_watch
   Nanos asleep_till_;                      // the pacing thread; 0 while it is awake
   std::atomic<std::int64_t> next_due_{0};  // what it watches the clock for; 0: it does not
   bool stopping_ = false;

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from harness import _core
-from harness.devices.live import front, registry, store
+from harness.devices.live import front, placement, registry, store
 from harness.devices.live import path as way
 from harness.devices.live.control import Server
 from harness.devices.live.front.base import QueueLimits
@@ -26,6 +26,7 @@ from harness.devices.live.service import Made, Service
 from harness.devices.live.spec import MEMORY, LiveSpec
 from harness.devices.profiles import core_parameters
 from harness.errors import HarnessError
+from harness.system import idle_states
 
 
 class Daemon:
@@ -66,7 +67,7 @@ class Daemon:
             self._stack.callback(step)
         made = self._measured()
         self._device.set_honest_flush(spec.honest_flush)
-        self._service = Service(made, self._ending.put)
+        self._service = self._stack.enter_context(Service(made, self._ending.put))
         self._service.speed(spec.speed)
         if spec.record is not None:
             self._service.record(str(spec.record))
@@ -83,6 +84,7 @@ class Daemon:
             "profile": spec.profile,
             "proposed_slowdown": made.proposed_slowdown,
             "slowdown": made.slowdown,
+            "processor": made.processor,
             "store": spec.store,
             "state": str(spec.state) if spec.state else None,
         }
@@ -157,12 +159,16 @@ class Daemon:
 
     def _measured(self) -> Made:
         """The device, with what the way to it costs; that is taken off its times from now on."""
-        costs, proposed = None, 1
-        path, unsure_ns = self._attached.path, self._front.told.path_unsure_ns
-        if self._spec.speed == "real":
-            costs = way.measure(self._device, path, self._visible)
+        path, paced = self._attached.path, self._spec.speed == "real"
+        with idle_states.awake() as is_awake:  # as it is while the device is paced
+            watch_ns = 0 if is_awake else placement.WATCH_NS
+            self._device.set_watch(watch_ns)
+            processor = self._placed(path, watch_ns)
+            costs = way.measure(self._device, path, self._visible) if paced else None
+        proposed = 1
+        if costs is not None:
             way.apply(self._device, costs)
-            proposed = way.slowdown_for(self._profile, costs, unsure_ns)
+            proposed = way.slowdown_for(self._profile, costs)
         return Made(
             place=self._place,
             spec=self._spec,
@@ -170,10 +176,25 @@ class Daemon:
             size_bytes=self._visible,
             model=self._device,
             path=path,
+            processor=processor,
             costs=costs,
             proposed_slowdown=proposed,
             slowdown=self._spec.slowdown or proposed,
         )
+
+    def _placed(self, path: Path, watch_ns: int) -> int | None:
+        """The processor that all of it runs on from now on; None: on any."""
+        wanted = self._spec.placement
+        choose = wanted == "auto" and self._spec.speed == "real" and placement.can_choose()
+        if not choose and wanted != "one-core":
+            return None
+        spread_ns = way.glance_ns(self._device, path, self._visible) if choose else None
+        with contextlib.ExitStack() as stack:
+            processor = stack.enter_context(placement.one_core(self._place, self._device, watch_ns))
+            if spread_ns is None or way.glance_ns(self._device, path, self._visible) < spread_ns:
+                self._stack.push(stack.pop_all())
+                return processor
+        return None
 
 
 def _tell_log(line: str) -> None:

@@ -25,8 +25,10 @@ _HUGE: Final = 1 << 20
 _OPS: Final = ("read", "write")
 _BATCH: Final = 300
 _BATCHES: Final = 4
-_USABLE: Final = 0.7
-"""Share of the path's highest rate up to which its delay is about what it is at rest."""
+_GLANCE: Final = 200
+_USABLE: Final = 0.35
+"""Share of the path's highest rate up to which its delay is about that at rest: a queue of one
+server waits a quarter of a service then. At half of it, runs were 10 % too slow."""
 
 _JITTER_RATIO: Final = 0.15
 _MEAN_RATIO: Final = 0.05
@@ -46,14 +48,16 @@ class PathCosts:
 
     `jitter_ns`: by how much the 99th percentile of a 4 KiB I/O exceeds the median, in the quietest
     of some batches: what other work on the machine adds now is not the path's, and makes a run
-    invalid when it happens. `iops` and
-    `bytes_per_s`: what the path carries at most, without any device (depth 32 of 4 KiB, depth 8 of
-    1 MiB; the slower of reads and writes).
+    invalid when it happens. `drift_ns`: by how much the median of a batch differs from that of all;
+    what is taken off a reply's time is wrong by as much. `iops` and `bytes_per_s`: what the path
+    carries at most, without any device (depth 32 of 4 KiB, depth 8 of 1 MiB; the slower of reads
+    and writes).
     """
 
     read: OpCost
     write: OpCost
     jitter_ns: int
+    drift_ns: int
     iops: float
     bytes_per_s: float
 
@@ -67,7 +71,7 @@ def measure(device: _core.LiveDevice, block_device: Path, span_bytes: int) -> Pa
     span = min(span_bytes, 32 << 20)
     device.set_pace("constant", constant_ns=_CONSTANT_NS)
     costs = {}
-    jitter = 0
+    jitter = drift = 0
     for op in _OPS:
         batches = [_latencies(block_device, op, _SMALL, span, _BATCH) for _ in range(_BATCHES)]
         small = np.concatenate(batches)
@@ -76,10 +80,23 @@ def measure(device: _core.LiveDevice, block_device: Path, span_bytes: int) -> Pa
         slope = (float(np.median(large)) - _CONSTANT_NS - base) / (_LARGE - _SMALL)
         costs[op] = OpCost(max(round(base), 0), max(slope, 0.0))
         jitter = max(jitter, round(min(_spread(batch) for batch in batches)))
+        moved = [abs(float(np.median(batch) - np.median(small))) for batch in batches]
+        drift = max(drift, round(max(moved)))
     iops = min(_rate(block_device, op, _SMALL, span, 4000, 32) for op in _OPS)
     large_iops = min(_rate(block_device, op, _HUGE, span, 150, 8) for op in _OPS)
     device.set_pace("none")
-    return PathCosts(costs["read"], costs["write"], jitter, iops, large_iops * _HUGE)
+    return PathCosts(
+        **costs, jitter_ns=jitter, drift_ns=drift, iops=iops, bytes_per_s=large_iops * _HUGE
+    )
+
+
+def glance_ns(device: _core.LiveDevice, block_device: Path, span_bytes: int) -> float:
+    """The 90th percentile of what the way adds to a small read, seen in a moment: to compare."""
+    span = min(span_bytes, 32 << 20)
+    device.set_pace("constant", constant_ns=_CONSTANT_NS)
+    found = _latencies(block_device, "read", _SMALL, span, _GLANCE)
+    device.set_pace("none")
+    return float(np.percentile(found, 90)) - _CONSTANT_NS
 
 
 def apply(device: _core.LiveDevice, costs: PathCosts) -> None:
@@ -90,11 +107,11 @@ def apply(device: _core.LiveDevice, costs: PathCosts) -> None:
         device.set_path_cost(op, base_ns=costs.read.base_ns, ns_per_byte=0.0)
 
 
-def slowdown_for(profile: DeviceProfile, costs: PathCosts, unsure_ns: int) -> int:
+def slowdown_for(profile: DeviceProfile, costs: PathCosts) -> int:
     """How many times slower than the clock this drive must run for the path to carry it.
 
-    Its shortest latency must leave room for the path's cost and hide its jitter, and the
-    `unsure_ns` by which what is taken off is wrong; its highest rates must stay below what the path
+    Its shortest latency must leave room for the path's cost and hide its jitter and its drift; its
+    highest rates must stay below what the path
     carries. 1 for a hard disk.
     """
     if isinstance(profile, HddProfile):
@@ -105,7 +122,7 @@ def slowdown_for(profile: DeviceProfile, costs: PathCosts, unsure_ns: int) -> in
         1,
         math.ceil(cost_ns / demand.latency_ns),
         math.ceil(costs.jitter_ns / (_JITTER_RATIO * demand.latency_ns)),
-        math.ceil(unsure_ns / (_MEAN_RATIO * demand.latency_ns)),
+        math.ceil(costs.drift_ns / (_MEAN_RATIO * demand.latency_ns)),
         math.ceil(demand.iops / (_USABLE * costs.iops)),
         math.ceil(demand.bytes_per_s / (_USABLE * costs.bytes_per_s)),
     )

@@ -5,6 +5,7 @@
     NAME/lock          held by the device's process for as long as it lives
     NAME/owner         held by whoever wants the device to end with it; gone if nobody does
     NAME/control.sock  see control.py
+    NAME/processors    what the kernel's own work ran on before the device changed it (workqueues)
     NAME/unfinished    paths of files that are not worth anything before they are finished
     NAME/spec.json     what was asked for;  NAME/about.json  what came of it;  NAME/log
 
@@ -31,7 +32,7 @@ from typing import Any, Final
 from harness.devices.live import front
 from harness.devices.live.front.base import Leftovers
 from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
-from harness.system import locks, mounts
+from harness.system import locks, mounts, workqueues
 
 ROOT: Final = Path("/run/flashlab")
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")
@@ -41,6 +42,7 @@ _FILE: Final = "device-"
 _FRONT: Final = "front"
 _ATTEMPTS: Final = 3
 _LAZILY: Final = "lazily"
+_FREED: Final = "put back the processors of the kernel's own work"
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,20 @@ class Place:
     def lock(self) -> Path:
         """Held by its process."""
         return self.folder / "lock"
+
+    @property
+    def processors(self) -> Path:
+        """A note, if the device wants the kernel's own work on its processor."""
+        return self.folder / "processors"
+
+    def bind_workqueues(self, processor: int) -> None:
+        """The kernel's own work runs there, until `free_workqueues`. Raises TargetError."""
+        workqueues.bind(self.processors, processor, [o.processors for o in _others(self)])
+
+    def free_workqueues(self) -> bool:
+        """As it was, unless another device wants it; whether that was done. Raises TargetError."""
+        living = [other.processors for other in _others(self) if not other.is_dead()]
+        return workqueues.put_back(self.processors, living)
 
     def about(self) -> dict[str, Any]:
         """What came of the creation: pid, block device and more; empty before it has ended well."""
@@ -225,6 +241,10 @@ def list_names() -> list[str]:
     return sorted(name for name in names if _NAME.match(name))
 
 
+def _others(place: Place) -> list[Place]:
+    return [Place(name) for name in list_names() if name != place.name]
+
+
 def existing(name: str) -> Place:
     """A device's place. Raises UnknownName."""
     if name not in list_names():
@@ -286,6 +306,7 @@ def _remove_traces(place: Place) -> list[str]:
         if not left.block_devices() or not _is_mounted(left):
             break
     done += [*detached, *left.drop()]
+    done += [_FREED] if place.free_workqueues() else []
     done += _delete_unfinished(place)
     discard(place)
     return [f"{place.name}: {line}" for line in [*done, f"removed {place.folder}"]]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from harness import _core
 from harness.devices.live import stats
@@ -16,7 +17,7 @@ from harness.devices.live.spec import LiveSpec
 from harness.devices.profiles import DeviceProfile, NamedRange, SsdProfile
 from harness.devices.write_shares import REST, Share, Shares, shares_of, since
 from harness.errors import BadParameter, TargetError
-from harness.system import mounts, processes
+from harness.system import idle_states, mounts, processes
 
 _COMMANDS: Final = (
     *("stats", "writes", "reset", "ranges", "speed", "power_cut", "power_on", "trim_policy"),
@@ -29,7 +30,8 @@ _COMMANDS: Final = (
 class Made:
     """A device that the host sees, as it was made.
 
-    `path`: the block device. `costs`: None where the way to it was not measured.
+    `path`: the block device. `processor`: where all of the way to it runs, None: anywhere (see
+    placement). `costs`: None where that way was not measured.
     """
 
     place: Place
@@ -38,6 +40,7 @@ class Made:
     size_bytes: int
     model: _core.LiveDevice
     path: Path
+    processor: int | None
     costs: PathCosts | None
     proposed_slowdown: int
     slowdown: int
@@ -49,6 +52,7 @@ class Service:
     def __init__(self, made: Made, end: Callable[[str], None]) -> None:
         self._place, self._spec, self._profile = made.place, made.spec, made.profile
         self._model, self._path, self._visible = made.model, made.path, made.size_bytes
+        self._processor = made.processor
         self._costs, self._proposed = made.costs, made.proposed_slowdown
         self._end = end
         self._changing = threading.Lock()
@@ -60,6 +64,13 @@ class Service:
         self._baseline: dict[str, int] = {}
         self._baseline_shares: Shares = {}
         self._record_path: Path | None = None
+        self._awake = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._awake.close()
 
     def commands(self) -> dict[str, Callable[..., Any]]:
         """What may be asked, by name: see the methods."""
@@ -81,6 +92,7 @@ class Service:
             "speed": self._speed,
             "slowdown": self._slowdown,
             "proposed_slowdown": self._proposed,
+            "processor": self._processor,
             "model_time_ns": seen["now_ns"],
             "device": counted,
             "ranges": [asdict(each) for each in _ranges_of(seen)],
@@ -117,11 +129,18 @@ class Service:
         self._note("the ranges were changed")
 
     def speed(self, speed: str, slowdown: int = 0) -> None:
-        """Real, virtual or none; a slowdown of 0 keeps the one that there is."""
+        """Real, virtual or none; a slowdown of 0 keeps the one that there is.
+
+        While it is real, no processor of this machine sleeps: the way to the device would take as
+        much longer as they take to wake up, which nobody could take off.
+        """
         if speed not in ("real", "virtual", "none"):
             raise BadParameter(f"speed {speed!r}: real, virtual or none")
         with self._changing:
             wanted = slowdown or self._slowdown
+            self._awake.close()
+            if speed == "real":
+                self._awake.enter_context(idle_states.awake())
             self._model.set_pace(speed, slowdown=wanted)
             self._note("the speed was changed")
             self._speed, self._slowdown = speed, wanted

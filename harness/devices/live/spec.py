@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.devices.live.front import DEFAULT
+from harness.devices.live.placement import Placement
+from harness.devices.live.placement import check as check_placement
 from harness.devices.live.store import check_folder, check_path, check_state, free_bytes
 from harness.devices.profiles import DeviceProfile, HddProfile, SsdProfile, load_device
 from harness.devices.scaling import scaled_to
@@ -34,7 +36,7 @@ class LiveSpec(BaseModel):
     `speed` none answers at once and asks no model. With `slowdown` N the model's time runs N times
     slower than the clock, 0 lets the device choose N for itself. `condition` is what a flash drive
     has been through before. `honest_flush` off: flushes are acknowledged and forgotten. `front` is
-    the way into the kernel (see front/).
+    the way into the kernel (see front/), `placement` where that runs (see placement).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +55,7 @@ class LiveSpec(BaseModel):
     seed: int = 0
     honest_flush: bool = True
     front: str = DEFAULT
+    placement: Placement = "auto"
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
@@ -92,6 +95,7 @@ class LiveSpec(BaseModel):
 
     def check(self) -> None:
         """Raises HarnessError, with what to do, for whatever can be known before starting."""
+        check_placement(self.placement)
         profile = self.device_profile()
         size = self.visible_bytes(profile)
         if isinstance(profile, HddProfile) and self.condition != "new":

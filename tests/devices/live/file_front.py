@@ -25,7 +25,6 @@ class FileFront:
         largest_request_bytes=512 << 10,
         fua="write and flush",
         write_zeroes="trim",
-        path_unsure_ns=1000,
     )
     needs: Sequence[Need] = ()
 

@@ -48,14 +48,12 @@ class Told:
     """What a front end makes of the host's requests before the device is told of them.
 
     `largest_request_bytes`: what is larger comes in pieces. `fua`: a write that is to be durable.
-    `write_zeroes`: one that may free the space (fallocate -p on the device). `path_unsure_ns`: by
-    how much the time of the way to the device moves while it runs, beside what is measured of it.
+    `write_zeroes`: one that may free the space (fallocate -p on the device).
     """
 
     largest_request_bytes: int
     fua: Literal["fua", "write and flush"]
     write_zeroes: Literal["write", "trim"]
-    path_unsure_ns: int
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,6 @@ class FuseLoop:
         largest_request_bytes=loops.LARGEST_REQUEST_BYTES,
         fua="write and flush",
         write_zeroes="trim",
-        # The median moves from one second to another: 16 us or 40 us on a machine with two
-        # processors, depending on which thread wakes where. What is taken off is wrong by as much.
-        path_unsure_ns=25_000,
     )
     needs: Final = (Need("libfuse3", _core.FuseFile.available, "libfuse3-dev"),)
 
