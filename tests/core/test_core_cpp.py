@@ -22,6 +22,7 @@ def built(folder: Path, *options: str) -> Path:
     configure += ["-DCMAKE_BUILD_TYPE=", "-DCMAKE_CXX_FLAGS=-O1 -g1", "-DFLASHLAB_TESTS=ON"]
     configure += [
         "-DFLASHLAB_SANITIZE=ON",
+        f"-DCMAKE_PROJECT_flashlab_core_INCLUDE={Path(__file__).with_name('several_at_once.cmake')}",
         f"-DFLASHLAB_WERROR={'ON' if WERROR else 'OFF'}",
         *options,
     ]
