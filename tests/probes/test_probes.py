@@ -512,7 +512,7 @@ def device() -> Iterator[Path]:
             backing.unlink()
             # It is detached when the last has closed it, who may be a test beside this one with a
             # copy of all mounts in a namespace of its own.
-            eventually(lambda: removed(control, number), 60)
+            eventually(lambda: removed(control, number), 180)
 
 
 def removed(control: BinaryIO, number: int) -> bool:

@@ -227,6 +227,7 @@ def test_a_killed_client_takes_its_workers_with_it_and_is_continued(
     assert left(toy) == []
 
 
+@pytest.mark.slow
 def test_a_scheduler_of_somebody_else_and_its_loss(
     whole: Whole, toy: Project, tmp_path: Path
 ) -> None:
@@ -289,6 +290,7 @@ def test_a_worker_that_would_give_other_bits_is_refused(toy: Project, tmp_path: 
     assert not lines(toy)
 
 
+@pytest.mark.slow
 def test_nobody_at_the_scheduler_s_address(toy: Project) -> None:
     out = ran(toy, "--scheduler", "tcp://127.0.0.1:1", code=2)
     assert "no workers at tcp://127.0.0.1:1" in out
