@@ -5,6 +5,7 @@ The setting is the whole machine's, so nobody else may make devices meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -106,7 +107,11 @@ def test_processors_are_awake_while_it_is_paced() -> None:
         [pid] = processes_of(device.name)
 
         def holds() -> bool:
-            return any(str(fd.readlink()) == bound for fd in Path(f"/proc/{pid}/fd").iterdir())
+            names = []
+            for fd in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                    names.append(str(fd.readlink()))
+            return bound in names
 
         device.set_speed("real", 4)
         assert holds()
