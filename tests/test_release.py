@@ -66,11 +66,17 @@ def recorded(project: Project) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def origin(tmp_path: Path, raw: Path, smoke: object) -> Project:
+def origin(committed: Path, tmp_path: Path) -> Project:
+    """A copy of it that is the test's own."""
+    return Project(shutil.copytree(committed, tmp_path / "origin", symlinks=True))
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory, raw: Path, smoke: object) -> Path:
     """A clone of what is committed in which the stage has run, little of it, and is committed."""
     need("git")
-    root = tmp_path / "origin"
-    done(tmp_path, "git", "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(root))
+    root = tmp_path_factory.mktemp("committed") / "origin"
+    done(root.parent, "git", "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(root))
     for name in (
         "params.yaml",
         "dvc.yaml",
@@ -86,7 +92,7 @@ def origin(tmp_path: Path, raw: Path, smoke: object) -> Project:
     done(root, "harness", "run", NAME)
     done(root, "dvc", "commit", "--force", "--quiet", STAGE)
     done(root, "git", "-c", "user.name=a", "-c", "user.email=b", "commit", "-qam", "run")
-    return project
+    return root
 
 
 @pytest.mark.builds

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from harness.calibration.jobs import DriveJob, JobPlan
 from harness.calibration.simulate import simulated
@@ -193,7 +193,7 @@ class _Fit:
             except BadParameter:  # such as an average seek above the full stroke
                 return np.full(len(jobs), _FURTHEST)
 
-        best = least_squares(
+        best = scipy.optimize.least_squares(
             errors,
             begin,
             bounds=(begin - _FURTHEST, begin + _FURTHEST),

@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, get_type_hints
 
 import numpy as np
@@ -288,9 +289,6 @@ class Experiment(Protocol):
     servers: Sequence[str]
     """Which database servers it starts where the kernel is real: postgres, mysql."""
 
-    figure_needs: Mapping[str, str]
-    """All figures by name, and of which points each is drawn, in words."""
-
     @property
     def name(self) -> str:
         """By which the table of experiments knows it."""
@@ -323,6 +321,11 @@ class Experiment(Protocol):
 
         Raises HarnessError; returns nothing that was not measured.
         """
+        ...
+
+    @property
+    def figure_needs(self) -> Mapping[str, str]:
+        """All figures by name, and of which points each is drawn, in words."""
         ...
 
     def figures(self, results: Results) -> dict[str, Figure]:
@@ -366,25 +369,24 @@ class Grid(Protocol):
 class Study:
     """What most experiments have in common; a room need not say it again.
 
-    A study is made from its grid, what draws its results, and the tools that it has.
+    A study is made from its grid and the tools that it has. Its module `figures` has NEEDS and
+    `draw`; it is imported when a figure is asked for, since drawing takes libraries that most
+    commands do without.
     """
 
     runs: Mapping[str, RunPoint] = {}
     roles: Sequence[DriveRole] = ()
     servers: Sequence[str] = ()
-    figure_needs: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
         grid: Grid,
-        draw: Callable[[Results], dict[str, Figure]],
         *,
         agreement: Agreement | None = None,
         calibration: Calibration | None = None,
         benchmarks: Mapping[str, Sequence[Benchmark]] = MappingProxyType({}),
     ) -> None:
         self._grid = grid
-        self._draw = draw
         self.agreement = agreement
         self.calibration = calibration
         self.benchmarks = benchmarks
@@ -414,9 +416,19 @@ class Study:
         del parameters
         return self.room(point.cell)
 
+    @property
+    def figure_needs(self) -> Mapping[str, str]:
+        """Those of the room's figures."""
+        needs: Mapping[str, str] = self._figures().NEEDS
+        return needs
+
     def figures(self, results: Results) -> dict[str, Figure]:
         """All that the results at hand can fill."""
-        return self._draw(results)
+        drawn: dict[str, Figure] = self._figures().draw(results)
+        return drawn
+
+    def _figures(self) -> ModuleType:
+        return import_module(f"{type(self).__module__}.figures")
 
     @property
     def tiers(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
-from scipy.optimize import brentq
+import scipy
 
 from harness.experiments.base import Measurement, Point, Results, Scalar
 from harness.tiers.simulated import SimulatedBench
@@ -29,7 +29,7 @@ def root(
     low, high = limits
     if counted(low) * counted(high) >= 0.0:
         return None
-    return float(brentq(counted, low, high, xtol=tolerance)), evaluations
+    return float(scipy.optimize.brentq(counted, low, high, xtol=tolerance)), evaluations
 
 
 def cell(cells: Sequence[Point], wanted: dict[str, Scalar]) -> Point | None:

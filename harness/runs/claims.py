@@ -16,9 +16,9 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow
+import scipy
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from scipy import stats
 
 from harness.errors import BadClaim, UnknownName
 from harness.experiments.base import Results
@@ -108,8 +108,8 @@ def _interval(repetitions: Sequence[float]) -> tuple[float, ...]:
     """
     if len(repetitions) < 3:
         return tuple(repetitions)
-    mean, error = float(np.mean(repetitions)), float(stats.sem(repetitions))
-    wide = float(stats.t.ppf(0.975, len(repetitions) - 1)) * error
+    mean, error = float(np.mean(repetitions)), float(scipy.stats.sem(repetitions))
+    wide = float(scipy.stats.t.ppf(0.975, len(repetitions) - 1)) * error
     return max(mean - wide, 0.0) if min(repetitions) >= 0 else mean - wide, mean + wide
 
 

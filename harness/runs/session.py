@@ -20,15 +20,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from matplotlib.figure import Figure
 from pydantic import BaseModel, Field
 from tqdm import tqdm
 
 import harness
-from harness import experiments, plots, same_bits, tiers
+from harness import experiments, same_bits, tiers
 from harness.drives import fingerprint
 from harness.errors import BadParameter, Interrupted, InvalidRun
 from harness.experiments.base import Experiment, Measurement, Point, Results
@@ -39,6 +38,9 @@ from harness.runs.places import Place
 from harness.system.files import Publication, publication
 from harness.tiers.base import Bench
 from harness.tiers.options import Asked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _ATTEMPTS: Final = 4
 
@@ -239,6 +241,8 @@ class Session:
                 f"NumPy was imported before harness and uses {', '.join(beyond)}, which others "
                 "do not have: import harness first, then publish"
             )
+        from harness import plots  # noqa: PLC0415 - who publishes nothing does without its libraries
+
         place, about, name = self.place, self._about(), self.experiment.name
         measured = self.results
         table = measured.table.to_csv(index=False, float_format="%.9g", lineterminator="\n")

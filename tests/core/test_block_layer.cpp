@@ -9,7 +9,7 @@
 #include "host/block_layer.hpp"
 
 namespace flashlab::host {
-namespace {
+namespace test_block_layer {
 
 using namespace literals;
 
@@ -186,5 +186,5 @@ TEST_F(Fixture, UnknownSchedulerListsTheKnown) {
   }
 }
 
-}  // namespace
+}  // namespace test_block_layer
 }  // namespace flashlab::host

@@ -10,7 +10,7 @@
 #include "repeat.hpp"
 
 namespace flashlab::dbms::innodb {
-namespace {
+namespace test_buffer_pool {
 
 // The same, slow and obvious: one list of pages, newest first, whose last `old` pages are old.
 class NaivePool {
@@ -195,5 +195,5 @@ TEST(BufferPool, TooSmallIsRefused) {
   EXPECT_EQ(BufferPool(64, 100).size(), 64U);
 }
 
-}  // namespace
+}  // namespace test_buffer_pool
 }  // namespace flashlab::dbms::innodb

@@ -8,7 +8,7 @@
 #include "io/content_store.hpp"
 
 namespace flashlab::io {
-namespace {
+namespace test_content_store {
 
 std::vector<std::byte> cells(std::size_t n, std::size_t kept, unsigned char value) {
   std::vector<std::byte> data(n * 128, std::byte{0});
@@ -84,5 +84,5 @@ TEST(ChunkPool, AReusedChunkIsZeroAgain) {
   EXPECT_EQ(data, std::vector<std::byte>(1024, std::byte{0}));
 }
 
-}  // namespace
+}  // namespace test_content_store
 }  // namespace flashlab::io

@@ -10,7 +10,7 @@
 #include "host/policy/io_scheduler.hpp"
 
 namespace flashlab::host {
-namespace {
+namespace test_deadline {
 
 using namespace literals;
 
@@ -205,5 +205,5 @@ TEST_F(Deadline, EverythingGoesOutOnceAndInTime) {
   }
 }
 
-}  // namespace
+}  // namespace test_deadline
 }  // namespace flashlab::host

@@ -13,7 +13,7 @@
 #include "trim/world.h"
 
 namespace flashlab {
-namespace {
+namespace test_delayed_trim {
 
 using Blocks = std::vector<std::uint32_t>;
 
@@ -572,5 +572,5 @@ TEST(DelayedTrimRandom, AgreesWithAPlainMap) {
   }
 }
 
-}  // namespace
+}  // namespace test_delayed_trim
 }  // namespace flashlab

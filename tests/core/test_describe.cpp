@@ -15,7 +15,7 @@
 
 namespace flashlab {
 
-namespace {
+namespace test_describe {
 
 class Lister {
  public:
@@ -131,6 +131,6 @@ TEST(Description, NamesEveryCounterOnce) {
   EXPECT_EQ(delay.names.size(), sizeof(flash::TrimDelayStatus) / 8);
 }
 
-}  // namespace
+}  // namespace test_describe
 
 }  // namespace flashlab

@@ -15,7 +15,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::host::ext4 {
-namespace {
+namespace test_ext4 {
 
 using Piece = Run;  // Run is a name of GoogleTest's
 
@@ -752,5 +752,5 @@ TEST(Ext4Contract, ParametersThatMakeNoSenseAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace test_ext4
 }  // namespace flashlab::host::ext4

@@ -12,7 +12,7 @@
 #include "repeat.hpp"
 
 namespace flashlab::host::ext4 {
-namespace {
+namespace test_ext4_allocator {
 
 using Piece = Run;  // Run is a name of GoogleTest's
 
@@ -452,5 +452,5 @@ TEST(Ext4AllocatorRandom, NothingIsGivenTwiceAndNothingIsLost) {
   }
 }
 
-}  // namespace
+}  // namespace test_ext4_allocator
 }  // namespace flashlab::host::ext4

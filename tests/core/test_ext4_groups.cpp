@@ -8,7 +8,7 @@
 #include "repeat.hpp"
 
 namespace flashlab::host::ext4 {
-namespace {
+namespace test_ext4_groups {
 
 using Piece = Run;  // Run is a name of GoogleTest's
 
@@ -147,5 +147,5 @@ TEST(Ext4Groups, AChunkIsAPowerOfTwoAtAMultipleOfItsLength) {
   EXPECT_EQ(Groups(32'768, 32'768).largest_order(0), Groups::kOrders - 1);
 }
 
-}  // namespace
+}  // namespace test_ext4_groups
 }  // namespace flashlab::host::ext4

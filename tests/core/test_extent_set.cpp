@@ -6,7 +6,7 @@
 #include "base/prng.hpp"
 
 namespace flashlab {
-namespace {
+namespace test_extent_set {
 
 Extent extent(std::int64_t begin, std::int64_t n) { return {Lba{begin}, Lba{begin + n}}; }
 
@@ -130,5 +130,5 @@ TEST(ExtentSet, EqualsASetOfSectors) {
   }
 }
 
-}  // namespace
+}  // namespace test_extent_set
 }  // namespace flashlab

@@ -7,7 +7,7 @@
 #include "host/fiber.hpp"
 
 namespace flashlab::host {
-namespace {
+namespace test_fiber {
 
 TEST(Fiber, PausesInTheMiddleAndGoesOn) {
   std::vector<int> steps;
@@ -82,5 +82,5 @@ TEST(Fiber, OneThatNeverRanIsJustDropped) {
   EXPECT_FALSE(ran);
 }
 
-}  // namespace
+}  // namespace test_fiber
 }  // namespace flashlab::host

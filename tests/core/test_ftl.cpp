@@ -17,7 +17,7 @@
 #include "repeat.hpp"
 
 namespace flashlab::flash {
-namespace {
+namespace test_ftl {
 
 // --- the translation layer: invariants after random operations
 
@@ -437,5 +437,5 @@ TEST(LatencyHistogram, CountsWhatItGets) {
   EXPECT_EQ(histogram.counts()[7], 2U);
 }
 
-}  // namespace
+}  // namespace test_ftl
 }  // namespace flashlab::flash

@@ -10,7 +10,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::dbms {
-namespace {
+namespace test_hash_join {
 
 using namespace literals;
 using testing_host::device_of;
@@ -350,5 +350,5 @@ TEST(HashJoinSpec, WhatMakesNoJoinIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace test_hash_join
 }  // namespace flashlab::dbms

@@ -11,7 +11,7 @@
 #include "late_host.hpp"
 
 namespace flashlab::disk {
-namespace {
+namespace test_hdd {
 
 using namespace literals;
 
@@ -678,5 +678,5 @@ TEST(HddArchive, DamagedBytesAreAnOperatingError) {
   EXPECT_THROW(other.hdd.archive(a), OperatingError);
 }
 
-}  // namespace
+}  // namespace test_hdd
 }  // namespace flashlab::disk

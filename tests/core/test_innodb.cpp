@@ -17,7 +17,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::dbms::innodb {
-namespace {
+namespace test_innodb {
 
 using namespace literals;
 using host::Process;
@@ -763,5 +763,5 @@ TEST(TpccRun, CanBeCancelled) {
   EXPECT_THROW(run_tpcc(*machine, spec, [](const Storage&) {}, [] {}, cancel), OperatingError);
 }
 
-}  // namespace
+}  // namespace test_innodb
 }  // namespace flashlab::dbms::innodb

@@ -15,7 +15,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::host {
-namespace {
+namespace test_jbd2 {
 
 using namespace literals;
 using testing_host::device_of;
@@ -461,5 +461,5 @@ TEST(Jbd2, TooSmallARingIsRefused) {
   EXPECT_NO_THROW(make(64));
 }
 
-}  // namespace
+}  // namespace test_jbd2
 }  // namespace flashlab::host

@@ -12,7 +12,7 @@
 #include "join/record.hpp"
 
 namespace flashlab::join {
-namespace {
+namespace test_join {
 
 using namespace literals;
 
@@ -72,5 +72,5 @@ TEST(Join, EqualsTheObviousJoin) {
   }
 }
 
-}  // namespace
+}  // namespace test_join
 }  // namespace flashlab::join

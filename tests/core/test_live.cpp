@@ -15,7 +15,7 @@
 #include "repeat.hpp"
 
 namespace flashlab::live {
-namespace {
+namespace test_live {
 
 using namespace literals;
 using testing_live::LiveHost;
@@ -664,5 +664,5 @@ TEST(LiveDevice, MeasuringThePathLeavesTheDataAlone) {
   EXPECT_EQ(world.host.versions(extent(0, 1)).front(), Version{1});
 }
 
-}  // namespace
+}  // namespace test_live
 }  // namespace flashlab::live

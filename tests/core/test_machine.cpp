@@ -6,7 +6,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::host {
-namespace {
+namespace test_machine {
 
 using namespace literals;
 using testing_host::machine_over;
@@ -173,5 +173,5 @@ TEST(Machine, TheFirstErrorEndsAllAndTheMachine) {
   EXPECT_THROW(machine->run(1, [](Process) {}, Cancel()), Bug);
 }
 
-}  // namespace
+}  // namespace test_machine
 }  // namespace flashlab::host

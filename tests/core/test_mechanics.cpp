@@ -6,7 +6,7 @@
 // Command by command, the model is compared with an oracle in tests/devices/test_disk_reference.py.
 // Here is what the documentation promises in words.
 namespace flashlab::disk {
-namespace {
+namespace test_mechanics {
 
 using namespace literals;
 
@@ -96,5 +96,5 @@ TEST(Mechanics, EveryTrackHoldsItsSectors) {
   }
 }
 
-}  // namespace
+}  // namespace test_mechanics
 }  // namespace flashlab::disk

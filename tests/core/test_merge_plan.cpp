@@ -12,7 +12,7 @@
 #include "dbms/policy/merge_plan.hpp"
 
 namespace flashlab::dbms {
-namespace {
+namespace test_merge_plan {
 
 struct Done {
   std::vector<std::int64_t> dealt;  // runs by tape
@@ -187,5 +187,5 @@ TEST(Balanced, NoTapeIsReadAndWrittenInTheSameMerge) {
   }
 }
 
-}  // namespace
+}  // namespace test_merge_plan
 }  // namespace flashlab::dbms

@@ -7,7 +7,7 @@
 #include "ssd_world.hpp"
 
 namespace flashlab::flash {
-namespace {
+namespace test_nand {
 
 // Programs pages block by block, on all dies in turn, and asks at each step for some of them.
 class Buffered {
@@ -130,5 +130,5 @@ TEST(Nand, IsDrainedWhenTheLastPageIs) {
   EXPECT_EQ(buffer.drained(), last);
 }
 
-}  // namespace
+}  // namespace test_nand
 }  // namespace flashlab::flash

@@ -13,7 +13,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::host {
-namespace {
+namespace test_page_cache {
 
 using namespace literals;
 using testing_host::device_of;
@@ -1033,5 +1033,5 @@ TEST(PageCacheRandom, TwoRunsAreTheSame) {
   }
 }
 
-}  // namespace
+}  // namespace test_page_cache
 }  // namespace flashlab::host

@@ -8,7 +8,7 @@
 #include "host/read_ahead.hpp"
 
 namespace flashlab::host {
-namespace {
+namespace test_read_ahead {
 
 // A reader of one endless file whose blocks are all kept, and that never waits.
 class Reader {
@@ -169,5 +169,5 @@ TEST(ReadAhead, AMarkerFarBeforeTheNextHoleOpensNothing) {
   EXPECT_GT(window.blocks, 0);
 }
 
-}  // namespace
+}  // namespace test_read_ahead
 }  // namespace flashlab::host

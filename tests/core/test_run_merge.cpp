@@ -12,7 +12,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::dbms {
-namespace {
+namespace test_run_merge {
 
 using namespace literals;
 using host::Process;
@@ -275,5 +275,5 @@ TEST(RunMerge, ATapeWithoutARunIsABug) {
                Bug);
 }
 
-}  // namespace
+}  // namespace test_run_merge
 }  // namespace flashlab::dbms

@@ -6,7 +6,7 @@
 #include "ssd_world.hpp"
 
 namespace flashlab::flash {
-namespace {
+namespace test_slc {
 
 constexpr Nanos kRest = 100'000_ms;
 constexpr Bytes kPage = 16_KiB;
@@ -142,5 +142,5 @@ TEST(SlcDynamic, ADriveWithoutHasNothingToSay) {
   EXPECT_THROW(World{dynamic(Bytes{-1}, 0.5)}, OperatingError);
 }
 
-}  // namespace
+}  // namespace test_slc
 }  // namespace flashlab::flash

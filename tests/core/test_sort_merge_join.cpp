@@ -12,7 +12,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::dbms {
-namespace {
+namespace test_sort_merge_join {
 
 using namespace literals;
 using testing_host::device_of;
@@ -308,5 +308,5 @@ TEST_P(SortMergeJoin, ReadsOfTheJoinAreCountedAndJump) {
   EXPECT_EQ(run(spec_of(GetParam()), 8 * 1024_MiB).join_reads.requests, 0U);  // all cached
 }
 
-}  // namespace
+}  // namespace test_sort_merge_join
 }  // namespace flashlab::dbms

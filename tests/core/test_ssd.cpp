@@ -15,7 +15,7 @@
 #include "ssd_world.hpp"
 
 namespace flashlab::flash {
-namespace {
+namespace test_ssd {
 
 using namespace literals;
 using host::Driver;
@@ -991,5 +991,5 @@ TEST(Driver, ACancelledRunLeavesADeviceThatWorks) {
   EXPECT_EQ(count(run(*driver, job(50)), Op::write), 50U);
 }
 
-}  // namespace
+}  // namespace test_ssd
 }  // namespace flashlab::flash

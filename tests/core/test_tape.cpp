@@ -13,7 +13,7 @@
 #include "serial_device.hpp"
 
 namespace flashlab::dbms {
-namespace {
+namespace test_tape {
 
 using namespace literals;
 using host::Process;
@@ -430,5 +430,5 @@ TEST(TapeRandom, TheFileHardlyGrowsWhileRunsAreMerged) {
   }
 }
 
-}  // namespace
+}  // namespace test_tape
 }  // namespace flashlab::dbms

@@ -14,7 +14,7 @@
 #include "dbms/tpcc/transactions.hpp"
 
 namespace flashlab::dbms::tpcc {
-namespace {
+namespace test_tpcc {
 
 constexpr std::uint32_t kMany = 50'000'000;
 constexpr std::uint32_t kNames = 1000;
@@ -594,5 +594,5 @@ TEST(TpccTransactions, NobodyIsNoUser) {
   EXPECT_THROW(Workload{p}, OperatingError);
 }
 
-}  // namespace
+}  // namespace test_tpcc
 }  // namespace flashlab::dbms::tpcc

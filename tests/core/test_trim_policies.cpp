@@ -9,7 +9,7 @@
 #include "ssd_world.hpp"
 
 namespace flashlab::flash {
-namespace {
+namespace test_trim_policies {
 
 constexpr Nanos kSlice = 100_ns;                     // buffer and map
 constexpr Nanos kHandling = 5_us + 900_ns + 600_ns;  // command, TRIM, one range
@@ -455,5 +455,5 @@ TEST(TrimDelayed, AStateOfOtherTablesIsRefused) {
   EXPECT_THROW(other.restore(world.saved()), OperatingError);
 }
 
-}  // namespace
+}  // namespace test_trim_policies
 }  // namespace flashlab::flash

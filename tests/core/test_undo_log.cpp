@@ -12,7 +12,7 @@
 #include "stamped.hpp"
 
 namespace flashlab::live {
-namespace {
+namespace test_undo_log {
 
 using testing_live::memory_fd;
 using testing_live::stamped;
@@ -251,5 +251,5 @@ TEST(Store, FailsWithAnErrno) {
   EXPECT_EQ(closed.sync(), EBADF);
 }
 
-}  // namespace
+}  // namespace test_undo_log
 }  // namespace flashlab::live

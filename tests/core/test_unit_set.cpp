@@ -8,7 +8,7 @@
 #include "ssd_world.hpp"
 
 namespace flashlab::flash {
-namespace {
+namespace test_unit_set {
 
 Geometry drive() { return Geometry(parameters().geometry); }
 
@@ -69,5 +69,5 @@ TEST(UnitSet, RefusesWhatTheDriveHasNot) {
   EXPECT_TRUE(set.empty());
 }
 
-}  // namespace
+}  // namespace test_unit_set
 }  // namespace flashlab::flash

@@ -6,7 +6,7 @@
 #include "io/virtual.hpp"
 
 namespace flashlab::io {
-namespace {
+namespace test_virtual {
 
 using namespace literals;
 
@@ -164,5 +164,5 @@ TEST(VirtualStorage, MoreInFlightThanAskedForIsABug) {
                Bug);
 }
 
-}  // namespace
+}  // namespace test_virtual
 }  // namespace flashlab::io

@@ -250,7 +250,7 @@ def test_what_a_killed_run_leaves_is_cleaned(raw: Path) -> None:
 def test_an_emulated_drive_is_watched_in_each_phase(raw: Path) -> None:
     names = {"hdd": "hitachi_hds721010dle630"}
     traces = raw.parent / "traces"
-    values = replace(CELL, device="hdd", page_cache_bytes=1 << 20)
+    values = replace(CELL, device="hdd", page_cache_bytes=2 << 20)
 
     def measured(slowdown: int) -> dict[str, int | float]:
         with EmulatedBench(PROFILES, names, slowdown=slowdown, traces=traces) as bench:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.experiments.base import Cost, DriveRole, Measurement, Point, Study
-from harness.experiments.delayed_trim import figures, grid, model, real
+from harness.experiments.delayed_trim import grid, model, real
 from harness.experiments.delayed_trim.agreement import AGREEMENT
 from harness.experiments.delayed_trim.benchmarks import BENCHMARKS
 from harness.experiments.delayed_trim.calibrate import CALIBRATION
@@ -22,7 +22,6 @@ class DelayedTrim(Study):
     """The experiment."""
 
     title = "Delayed TRIM in an OpenSSD FTL"
-    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     roles = (DriveRole("ssd", rotational=False, needs_trim=True),)
     room = staticmethod(real.needed_bytes)
@@ -47,5 +46,5 @@ class DelayedTrim(Study):
 
 
 EXPERIMENT: Final = DelayedTrim(
-    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+    grid, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )

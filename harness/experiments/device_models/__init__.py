@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.experiments.base import Study
-from harness.experiments.device_models import figures, grid, run
+from harness.experiments.device_models import grid, run
 from harness.experiments.device_models.benchmarks import BENCHMARKS
 
 
@@ -19,8 +19,7 @@ class DeviceModels(Study):
     """The experiment."""
 
     title = "The device models, beside theory"
-    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": run.run})
 
 
-EXPERIMENT: Final = DeviceModels(grid, figures.draw, benchmarks=BENCHMARKS)
+EXPERIMENT: Final = DeviceModels(grid, benchmarks=BENCHMARKS)

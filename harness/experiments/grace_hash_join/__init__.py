@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.experiments.base import DriveRole, Point, Study
-from harness.experiments.grace_hash_join import figures, grid, run
+from harness.experiments.grace_hash_join import grid, run
 from harness.experiments.grace_hash_join.agreement import AGREEMENT
 from harness.experiments.grace_hash_join.benchmarks import BENCHMARKS
 from harness.tiers.base import Bench
@@ -23,7 +23,6 @@ class GraceHashJoin(Study):
     """The experiment."""
 
     title = "Grace hash join on HDD and SSD"
-    figure_needs = figures.NEEDS
     runs = MappingProxyType(dict.fromkeys(("simulated", "emulated", "hardware"), run.run))
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
     room = staticmethod(run.needed_bytes)
@@ -44,4 +43,4 @@ class GraceHashJoin(Study):
         return inputs.digest
 
 
-EXPERIMENT: Final = GraceHashJoin(grid, figures.draw, agreement=AGREEMENT, benchmarks=BENCHMARKS)
+EXPERIMENT: Final = GraceHashJoin(grid, agreement=AGREEMENT, benchmarks=BENCHMARKS)

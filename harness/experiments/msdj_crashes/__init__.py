@@ -11,14 +11,13 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.experiments.base import Point, Study
-from harness.experiments.msdj_crashes import figures, grid, real
+from harness.experiments.msdj_crashes import grid, real
 
 
 class MsdjCrashes(Study):
     """The experiment."""
 
     title = "Power cuts under TPC-C: doublewrite buffer or data journal"
-    figure_needs = figures.NEEDS
     runs = MappingProxyType({"emulated": real.run})
     servers = ("mysql",)
 
@@ -28,4 +27,4 @@ class MsdjCrashes(Study):
         return grid.Cell.of(point).device_bytes
 
 
-EXPERIMENT: Final = MsdjCrashes(grid, figures.draw)
+EXPERIMENT: Final = MsdjCrashes(grid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from scipy import stats
+import scipy
 
 
 @dataclass(frozen=True)
@@ -92,5 +92,5 @@ def series(outcomes: Sequence[Outcome]) -> dict[str, list[int] | list[float]]:
 
 def interval(count: int, cuts: int) -> tuple[float, float]:
     """Wilson's 95 % interval of the share of cuts, of which `count` were so (Wilson, JASA 1927)."""
-    found = stats.binomtest(count, cuts).proportion_ci(0.95, method="wilson")
+    found = scipy.stats.binomtest(count, cuts).proportion_ci(0.95, method="wilson")
     return float(found.low), float(found.high)

@@ -12,7 +12,7 @@ from typing import Final
 
 from harness.dbms import page_writes
 from harness.experiments.base import Cost, DriveRole, Measurement, Point, Study
-from harness.experiments.msdj_tpcc import figures, grid, model, real
+from harness.experiments.msdj_tpcc import grid, model, real
 from harness.experiments.msdj_tpcc.agreement import AGREEMENT
 from harness.experiments.msdj_tpcc.benchmarks import BENCHMARKS
 from harness.experiments.msdj_tpcc.calibrate import CALIBRATION
@@ -23,7 +23,6 @@ class MsdjTpcc(Study):
     """The experiment."""
 
     title = "TPC-C on a multi-streamed data journal"
-    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     servers = ("mysql",)
     roles = (
@@ -57,5 +56,5 @@ class MsdjTpcc(Study):
 
 
 EXPERIMENT: Final = MsdjTpcc(
-    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+    grid, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )

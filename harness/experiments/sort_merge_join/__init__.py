@@ -13,7 +13,7 @@ from typing import Final
 import pandas as pd
 
 from harness.experiments.base import DriveRole, Point, Results, Study
-from harness.experiments.sort_merge_join import figures, grid, model, published, real
+from harness.experiments.sort_merge_join import grid, model, published, real
 from harness.experiments.sort_merge_join.agreement import AGREEMENT
 from harness.experiments.sort_merge_join.benchmarks import BENCHMARKS
 from harness.experiments.sort_merge_join.calibrate import CALIBRATION
@@ -25,7 +25,6 @@ class SortMergeJoin(Study):
     """The experiment."""
 
     title = "PostgreSQL's sort-merge join, temp tablespace on HDD and SSD"
-    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     servers = ("postgres",)
     roles = tuple(DriveRole(kind, kind == "hdd", min_bytes=4 << 30) for kind in ("hdd", "ssd"))
@@ -48,5 +47,5 @@ class SortMergeJoin(Study):
 
 
 EXPERIMENT: Final = SortMergeJoin(
-    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+    grid, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )

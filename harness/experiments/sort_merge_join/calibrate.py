@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from harness.errors import BadParameter, BadProfile
 from harness.experiments.base import Calibrated, Calibration, Point, Runs, Shown
@@ -106,7 +106,7 @@ def calibrate(parameters: Parameters, bench: SimulatedBench, published_folder: P
         return errors({**values, "port_queue": queue})
 
     bounds = [_ORIGIN + (limit - begin) / _STEP for limit in (low, high)]
-    found = least_squares(
+    found = scipy.optimize.least_squares(
         residuals,
         np.clip(np.full(len(begin), _ORIGIN), bounds[0] + 1e-6, bounds[1] - 1e-6),
         bounds=bounds,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.experiments.base import Cost, DriveRole, Measurement, Point, Study
-from harness.experiments.trim_fallocate import figures, grid, model, real
+from harness.experiments.trim_fallocate import grid, model, real
 from harness.experiments.trim_fallocate.agreement import AGREEMENT
 from harness.experiments.trim_fallocate.benchmarks import BENCHMARKS
 from harness.experiments.trim_fallocate.calibrate import CALIBRATION
@@ -21,7 +21,6 @@ class TrimFallocate(Study):
     """The experiment."""
 
     title = "TRIM x fallocate under PostgreSQL's hash join"
-    figure_needs = figures.NEEDS
     runs = MappingProxyType({"simulated": model.run, "emulated": real.run, "hardware": real.run})
     servers = ("postgres",)
     roles = (DriveRole("ssd", rotational=False, min_bytes=5 << 30, needs_trim=True),)
@@ -40,5 +39,5 @@ class TrimFallocate(Study):
 
 
 EXPERIMENT: Final = TrimFallocate(
-    grid, figures.draw, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
+    grid, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
 )

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 from typing import Final
 
 import pandas as pd
-from scipy import stats
+import scipy
 
 from harness.runs.sweeps import sensitivity
 from harness.runs.sweeps.recorded import Recorded
@@ -62,7 +62,7 @@ def shares(recorded: Recorded) -> pd.DataFrame:
 def _wilson(count: int, total: int) -> tuple[float, float]:
     if not total:
         return 0.0, 1.0
-    interval = stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    interval = scipy.stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
     return float(interval.low), float(interval.high)
 
 
@@ -136,7 +136,7 @@ def exclusions(recorded: Recorded) -> pd.DataFrame:
                 "first_holds": int(a.sum()),
                 "second_holds": int(b.sum()),
                 "expected": float(a.mean() * b.mean() * len(both)),
-                "chance": float(stats.fisher_exact(counts, alternative="less").pvalue),
+                "chance": float(scipy.stats.fisher_exact(counts, alternative="less").pvalue),
                 "highest_ratio": _wilson(0, len(both))[1],
             }
         )

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from harness.errors import BadParameter
 from harness.runs.claims import Claim
@@ -71,7 +71,7 @@ def posterior(
 
 def _scaled(results: Floats, observed: Floats) -> tuple[Floats, Floats]:
     """In units of each number's median absolute deviation."""
-    deviation = stats.median_abs_deviation(results, axis=0)
+    deviation = scipy.stats.median_abs_deviation(results, axis=0)
     spread = np.where(deviation > 0, deviation, np.ptp(results, axis=0))
     spread = np.where(spread > 0, spread, 1.0)
     return results / spread, observed / spread
@@ -138,7 +138,7 @@ def gaps(recorded: Recorded, names: Sequence[str]) -> pd.DataFrame:
 def _gap(claim: Claim, values: pd.Series) -> pd.Series:
     low, high = claim.expected
     outside = (low - values).clip(lower=0) + (values - high).clip(lower=0)
-    spread = float(stats.median_abs_deviation(values[np.isfinite(values)])) or 1.0
+    spread = float(scipy.stats.median_abs_deviation(values[np.isfinite(values)])) or 1.0
     return pd.Series(np.log1p(outside / spread), index=values.index)
 
 
@@ -203,7 +203,7 @@ def in_common(recorded: Recorded) -> pd.DataFrame:
     rows = []
     for name, unknown in recorded.unknowns.unknowns.items():
         column = recorded.finished.set_index("machine")[name]
-        test = stats.ks_2samp(recorded.shares[name].loc[numbers], recorded.shares[name])
+        test = scipy.stats.ks_2samp(recorded.shares[name].loc[numbers], recorded.shares[name])
         rows.append(
             {
                 "unknown": name,

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+import scipy
 import yaml
 from numpy.typing import NDArray
 from SALib.sample import sobol as saltelli
-from scipy.stats import qmc
 
 from harness.errors import BadParameter
 from harness.runs.sweeps.unknowns import Unknowns, Value
@@ -30,7 +30,7 @@ def sobol(unknowns: Unknowns, count: int) -> list[dict[str, Value]]:
     """
     _check(count)
     names = list(unknowns.unknowns)
-    sampler = qmc.Sobol(len(names), rng=np.random.default_rng(SEED))
+    sampler = scipy.stats.qmc.Sobol(len(names), rng=np.random.default_rng(SEED))
     # A whole power of two: anything less is not balanced, and SciPy says so.
     shares = sampler.random_base2(max(count - 1, 1).bit_length())[:count]
     return [unknowns.default, *(_machine(unknowns, row) for row in shares)]

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 from SALib.analyze import rbd_fast, sobol
-from scipy.stats import rankdata
 
 from harness.runs.sweeps.recorded import Recorded
 
@@ -99,7 +99,7 @@ def _problem(names: list[str]) -> dict[str, Any]:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(rankdata(values), dtype=np.float64)
+    return np.asarray(scipy.stats.rankdata(values), dtype=np.float64)
 
 
 def _rows(names: list[str], found: Any) -> list[dict[str, Any]]:

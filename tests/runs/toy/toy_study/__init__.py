@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.experiments.base import DriveRole, Point, Study
-from toy_study import figures, grid, model
+from toy_study import grid, model
 from toy_study.tools import BENCHMARKS, CALIBRATION
 
 
@@ -23,4 +23,4 @@ class Toy(Study):
         return 0
 
 
-EXPERIMENT: Final = Toy(grid, figures.draw, calibration=CALIBRATION, benchmarks=BENCHMARKS)
+EXPERIMENT: Final = Toy(grid, calibration=CALIBRATION, benchmarks=BENCHMARKS)

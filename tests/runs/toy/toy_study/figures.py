@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from matplotlib.figure import Figure
 
 from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.drawing import drawn
+
+NEEDS: Final = {"reads": "two depths"}
 
 
 def draw(results: Results) -> dict[str, Figure]:
