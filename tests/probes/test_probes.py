@@ -693,6 +693,7 @@ def test_a_device_that_is_not_left_alone_is_refused(
     monkeypatch.setattr(counters, "_SETTLE_S", 0.5)
     load = [need("fio"), "--name=x", f"--filename={device}", "--direct=1", "--rw=randread"]
     options = ["--bs=4k", "--time_based", "--runtime=60", "--rate_iops=2000", "--output=/dev/null"]
+    options += ["--thread"]  # a process of its own would outlive the kill, and hold the device
     with subprocess.Popen([*load, *options]) as busy:
         try:
             while counters.read(device).read_ios < 1000:

@@ -30,6 +30,7 @@ FEW = Options(
     settings={
         "repetitions": "1",
         "read_buffers": "[16 MiB]",
+        "write_buffer": "16 KiB",
         "write_buffers": "[64 KiB]",
         "users": "[1]",
         "algorithms": "[grace]",
