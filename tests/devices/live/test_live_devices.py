@@ -19,7 +19,7 @@ from typing import Any
 import leaks
 import numpy as np
 import pytest
-from conftest import REPOSITORY
+from conftest import REPOSITORY, cleaning_alone
 from live_world import (
     HARNESS,
     KEPT,
@@ -322,6 +322,7 @@ def killed(spec: LiveSpec) -> None:
     remove_all()
 
 
+@cleaning_alone  # leaves killed devices for a moment, which mkfs.btrfs of other tests trips over
 def test_a_state_that_does_not_fit_is_refused(
     stateful: Callable[..., LiveSpec], tmp_path: Path
 ) -> None:
@@ -357,6 +358,7 @@ def test_a_state_that_does_not_fit_is_refused(
         live.create(spec, new_name())
 
 
+@cleaning_alone
 def test_a_store_that_was_named_stays(tmp_path: Path) -> None:
     """Without a state as well, and after a kill: it is the user's data."""
     path = tmp_path / "store"
