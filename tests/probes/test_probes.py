@@ -584,6 +584,27 @@ def test_every_request_is_there(device: Path, tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.root
+def test_two_who_read_the_same_at_once_lose_no_row(device: Path, tmp_path: Path) -> None:
+    """Two users' joins read one input: both issues may find that the other is not noted yet.
+
+    An end in an interrupt of the other's issue is still missed, once in some 100,000 such reads,
+    and the recording refused; before, each of these recordings lacked some rows.
+    """
+    same = ("--rw=read", "--size=64k", "--loops=200", "--numjobs=2", "--thread")
+    whole = 0
+    for number in range(4):
+        path = tmp_path / f"{number}.parquet"
+        with suppress(TraceIncomplete), Recorder(device, path):
+            fio(device, *same, "--ioengine=psync", "--group_reporting")
+        if path.is_file():
+            whole += 1
+            rows = pq.read_table(path).to_pandas()
+            assert (rows.op == "read").sum() >= 2 * 200 * 16
+    assert whole >= 2
+
+
+@pytest.mark.servers
+@pytest.mark.root
 def test_a_request_that_ends_in_pieces_is_one_row(device: Path, tmp_path: Path) -> None:
     """The file below shrinks; a read across its end comes back short, the rest is issued again,
     and fails.
