@@ -92,9 +92,9 @@ def _takes_long(item: pytest.Item) -> bool:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Of `-n auto`: servers and devices mostly wait, so a processor has time for three workers."""
+    """Of `-n auto`: servers and devices mostly wait, so a processor has time for two workers."""
     processors = len(os.sched_getaffinity(0))
-    return min(3 * processors, max(processors, 8))
+    return min(2 * processors, max(processors, 8))
 
 
 def on_time(measure: Callable[[int], Found], *slowdowns: int) -> tuple[int, Found]:
