@@ -116,16 +116,19 @@ void LiveDevice::overwrite(Pending& pending, const std::function<int()>& change)
 int LiveDevice::change_undoably(Pending& pending, const std::function<int()>& change) {
   const Request& r = pending.request;
   if (undo_.full()) forget_durable();
-  for (const Extent& part : worth_saving({r.lba, r.lba + r.sectors})) {
+  for (const Extent& part : worth_saving(r)) {
     if (const int error = undo_.save(part, store_); error != 0) return checked(error);
   }
   if (model_->durable_when_answered()) pending.flush = undo_.begin_flush();
   return checked(change());
 }
 
-// A TRIM of more than the log can hold is not undone.
-std::vector<Extent> LiveDevice::worth_saving(const Extent& extent) const {
-  const Sectors most{static_cast<std::int64_t>(UndoLog::kMostBlocks) * UndoLog::kBlockSectors};
+// Where nothing was ever written, a TRIM changes nothing; one that frees more than the log can hold
+// is not undone.
+std::vector<Extent> LiveDevice::worth_saving(const Request& request) const {
+  const Extent extent{request.lba, request.lba + request.sectors};
+  if (request.op == Op::trim && !store_.holds_data(extent)) return {};
+  constexpr Sectors most{static_cast<std::int64_t>(UndoLog::kMostBlocks) * UndoLog::kBlockSectors};
   if (extent.length() <= most) return {extent};
   std::vector<Extent> parts = store_.written(extent);
   Sectors sum;

@@ -192,7 +192,7 @@ class LiveDevice final : private Host {
   [[nodiscard]] Pending begin(Op op, const Extent& extent, std::unique_ptr<Ticket> ticket) const;
   void overwrite(Pending& pending, const std::function<int()>& change);
   [[nodiscard]] int change_undoably(Pending& pending, const std::function<int()>& change);
-  [[nodiscard]] std::vector<Extent> worth_saving(const Extent& extent) const;
+  [[nodiscard]] std::vector<Extent> worth_saving(const Request& request) const;
   void forget_durable();
   [[nodiscard]] int fault_of(Op op, const Extent& extent);
   [[nodiscard]] int checked(int error);

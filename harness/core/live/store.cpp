@@ -47,6 +47,11 @@ int Store::punch(Bytes offset, Bytes length) {
 
 int Store::sync() { return ::fdatasync(fd_) < 0 ? errno : 0; }
 
+bool Store::holds_data(const Extent& extent) const {
+  const off_t data = ::lseek(fd_, to_bytes(extent.begin).count(), SEEK_DATA);
+  return data < 0 ? errno != ENXIO : data < to_bytes(extent.end).count();
+}
+
 std::vector<Extent> Store::written(const Extent& extent) const {
   std::vector<Extent> found;
   const std::int64_t end = to_bytes(extent.end).count();

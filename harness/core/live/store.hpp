@@ -23,7 +23,9 @@ class Store {
   [[nodiscard]] int punch(Bytes offset, Bytes length);
   [[nodiscard]] int sync();
 
-  // The parts of the extent that hold anything, ascending.
+  // Whether any part of the extent was written, and not punched since.
+  [[nodiscard]] bool holds_data(const Extent& extent) const;
+  // The parts of the extent that were, ascending.
   [[nodiscard]] std::vector<Extent> written(const Extent& extent) const;
 
  private:

@@ -27,7 +27,7 @@ int UndoLog::save(const Extent& extent, const Store& store) {
 }
 
 std::uint64_t UndoLog::begin_flush() {
-  if (!epochs_.back().empty()) epochs_.emplace_back();
+  if (!epochs_.back().empty()) epochs_.emplace_back(&pool_);
   return first_ + epochs_.size() - 1;
 }
 
@@ -84,7 +84,7 @@ std::vector<const UndoLog::Content*> UndoLog::versions(Block block) const {
 
 void UndoLog::clear() {
   first_ += epochs_.size() - 1;
-  epochs_.resize(1);
+  epochs_.erase(epochs_.begin(), epochs_.end() - 1);
   epochs_.front().clear();
   blocks_ = 0;
 }

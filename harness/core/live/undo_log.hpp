@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory_resource>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -25,7 +26,7 @@ class UndoLog {
   static constexpr std::int64_t kBlockSectors = 8;  // 4 KiB
   static constexpr std::size_t kMostBlocks = 1 << 16;
 
-  UndoLog() : epochs_(1) {}
+  UndoLog() { epochs_.emplace_back(&pool_); }
 
   // The extent is about to be overwritten: saves what is there. Returns 0 or an errno.
   [[nodiscard]] int save(const Extent& extent, const Store& store);
@@ -46,11 +47,13 @@ class UndoLog {
 
  private:
   using Block = std::int64_t;
-  using Content = std::vector<std::byte>;
-  using Epoch = std::unordered_map<Block, Content>;
+  using Content = std::pmr::vector<std::byte>;
+  using Epoch = std::pmr::unordered_map<Block, Content>;
 
   [[nodiscard]] std::vector<const Content*> versions(Block block) const;
 
+  // Blocks come and go by the thousand: given back to the system, each costs a page fault again.
+  std::pmr::unsynchronized_pool_resource pool_{{.largest_required_pool_block = 4096}};
   std::deque<Epoch> epochs_;  // the last one is open
   std::uint64_t first_ = 0;   // number of the oldest
   std::size_t blocks_ = 0;
