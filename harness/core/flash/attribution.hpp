@@ -55,6 +55,10 @@ class Attribution {
     ++by_stream_[stream].coalesced_units;
     ++by_range_[range_of(lpn)].coalesced_units;
   }
+  // A prefetch for a page that will be copied soon.
+  void expect(Lpn lpn) const {
+    if (stream_of_.size() != 0) stream_of_.prefetch(lpn);
+  }
   void copied(Lpn lpn) {
     ++by_stream_[stream_of(lpn)].copied_units;
     ++by_range_[range_of(lpn)].copied_units;

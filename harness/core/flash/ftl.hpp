@@ -316,7 +316,11 @@ void Ftl::copy_some(Nand& nand, Group group, std::uint32_t units) {
 template <class Nand>
 void Ftl::copy_moving(Nand& nand, Block victim) {
   const StreamId stream = blocks_.stream(victim);
-  for (const Slot slot : moving_) map_.expect(map_.lpn_at(slot));
+  for (const Slot slot : moving_) {
+    const Lpn lpn = map_.lpn_at(slot);
+    map_.expect(lpn);
+    attribution_.expect(lpn);
+  }
   counters_.copied_units += moving_.size();
   if (geometry_.slots_per_page() == 1 && geometry_.width() == 1) return copy_run(nand, victim);
   const Group group = geometry_.group_of(victim);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "base/archive.hpp"
@@ -50,10 +49,13 @@ class Lane {
     if (reaches_last(ready)) return append(length);
     return take_gap(ready, length);
   }
-  // Takes `transfers` times `length`, one after the other, as so many calls of `take` would, if
-  // that is behind all that is reserved; returns when the last of them ends. Nothing otherwise.
-  std::optional<Nanos> take_row(Nanos ready, Nanos length, std::int64_t transfers) {
-    if (ready < last_end_ && !reaches_last(ready)) return std::nullopt;
+  // Whether what is taken from `ready` on lies behind all that is reserved.
+  [[nodiscard]] bool row_fits(Nanos ready) const {
+    return ready >= last_end_ || reaches_last(ready);
+  }
+  // Where a row fits: takes `transfers` times `length`, one after the other, as so many calls of
+  // `take` would; returns when the last of them ends.
+  Nanos take_row(Nanos ready, Nanos length, std::int64_t transfers) {
     take(ready, length);
     append(length * (transfers - 1));
     return last_end_;

@@ -104,7 +104,7 @@ class Nand {
   void archive(Archive& a);
 
  private:
-  enum class Kind : std::uint8_t { program, slc_program, gc_program, gc_read, copy, fold, erase };
+  enum class Kind : std::uint16_t { program, slc_program, gc_program, gc_read, copy, fold, erase };
   struct Op {
     Nanos ready;
     // Of a host page: its position in the buffer. Of copies: so many, one after another.

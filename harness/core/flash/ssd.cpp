@@ -246,9 +246,8 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
     // The rest of the page that is open now, at once.
     const std::uint32_t units = plain_units(destination, lpn + 1, geometry.lpn_of(last) - lpn - 1);
     if (units == 0) continue;
-    const auto written_until = write_units(destination, lpn + 1, units, firmware_free_);
-    if (!written_until) continue;
-    end = std::max(end, *written_until);
+    if (!link_.row_fits(std::max(admitted_, firmware_free_))) continue;
+    end = std::max(end, write_units(destination, lpn + 1, units, firmware_free_));
     at += geometry.unit() * units;
     lpn += units;
   }
@@ -268,17 +267,13 @@ std::uint32_t Ssd::plain_units(const Destination& destination, Lpn lpn, std::uin
   return most;
 }
 
-// What `write_unit` does, for all of these; returns when the last of them is in the buffer. Nothing
-// if the link is not free for all of them in a row.
-std::optional<Nanos> Ssd::write_units(const Destination& destination, Lpn lpn, std::uint32_t units,
-                                      Nanos begin) {
-  const Nanos room = std::max(admitted_, begin);
-  const Nanos each = link_time_(ftl_.geometry().unit());
-  const std::optional<Nanos> arrived = link_.take_row(room, each, units);
-  if (!arrived) return std::nullopt;
-  admitted_ = room;
+// What `write_unit` does, for all of these, where the link has room for all of them in a row;
+// returns when the last of them is in the buffer.
+Nanos Ssd::write_units(const Destination& destination, Lpn lpn, std::uint32_t units, Nanos begin) {
+  admitted_ = std::max(admitted_, begin);
+  const Nanos arrived = link_.take_row(admitted_, link_time_(ftl_.geometry().unit()), units);
   buffered_ += units;
-  nand_.set_ready(std::max(*arrived, merged_));
+  nand_.set_ready(std::max(arrived, merged_));
   Backend backend(*this);
   ftl_.write_more(backend, lpn, units, destination.stream, destination.label);
   return arrived;

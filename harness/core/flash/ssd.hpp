@@ -148,8 +148,7 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   Nanos write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nanos begin);
   [[nodiscard]] std::uint32_t plain_units(const Destination& destination, Lpn lpn,
                                           std::uint32_t most) const;
-  std::optional<Nanos> write_units(const Destination& destination, Lpn lpn, std::uint32_t units,
-                                   Nanos begin);
+  Nanos write_units(const Destination& destination, Lpn lpn, std::uint32_t units, Nanos begin);
   Nanos merge_read(Slot slot, Nanos begin);
   Nanos flush(Nanos begin);
   Nanos trim(const Request& request, Nanos begin);

@@ -15,7 +15,6 @@ using host::kFsBlockSectors;
 using host::Process;
 using host::Transfers;
 
-constexpr std::uint32_t kNotCached = ~std::uint32_t{0};
 constexpr std::uint32_t kInodes = 3;  // blocks of the inode table: data, redo log, allocation
 constexpr Bytes kFsBlock{kFsBlockSectors * kSectorBytes};
 
@@ -37,22 +36,23 @@ std::vector<host::BufferRegion> regions_of(const StorageParameters& p, PageId pa
 }  // namespace
 
 PageCache::PageCache(std::uint32_t pages, PageId most_pages)
-    : slots_(pages), where_(pages == 0 ? 0 : most_pages, kNotCached), used_(pages) {}
+    : slots_(pages), where_(pages == 0 ? 0 : most_pages), used_(pages) {}
 
 bool PageCache::use(PageId page) {
   if (slots_.empty()) return false;
-  if (where_[page] != kNotCached) {
-    used_[where_[page]] = 1;
+  if (where_[page] != 0) {
+    used_[where_[page] - 1] = 1;
     return true;
   }
   while (std::exchange(used_[hand_], 0) != 0) {
     hand_ = hand_ + 1 == slots_.size() ? 0 : hand_ + 1;
   }
   const PageId out = slots_[hand_];
-  if (where_[out] == hand_) where_[out] = kNotCached;
+  if (where_[out] == hand_ + 1) where_[out] = 0;
   slots_[hand_] = page;
-  where_[page] = hand_;
+  where_[page] = hand_ + 1;
   hand_ = hand_ + 1 == slots_.size() ? 0 : hand_ + 1;
+  where_.prefetch(slots_[hand_]);  // most likely the next to go
   return false;
 }
 

@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "base/huge_array.hpp"
 #include "dbms/innodb/buffer_pool.hpp"
 #include "host/jbd2.hpp"
 #include "host/machine.hpp"
@@ -58,11 +59,15 @@ class PageCache {
   PageCache(std::uint32_t pages, PageId most_pages);
   // Whether the page is there; it is, from now on.
   bool use(PageId page);
+  // A prefetch for a page that will be used soon.
+  void expect(PageId page) const {
+    if (!slots_.empty()) where_.prefetch(page);
+  }
 
  private:
   std::vector<PageId> slots_;
-  std::vector<std::uint32_t> where_;  // by page
-  std::vector<std::uint8_t> used_;    // by slot
+  HugeArray<std::uint32_t> where_;  // by page: its slot, counted from 1; 0 for none
+  std::vector<std::uint8_t> used_;  // by slot
   std::uint32_t hand_ = 0;
 };
 
@@ -74,7 +79,10 @@ class Storage {
   // Each returns when it is done; the writes are durable then.
   void read(host::Process self, PageId page);
   // A hint that it will soon be read, for the speed of the simulation.
-  void expect_read(PageId page) const { machine_.device().expect(at(Op::read, page)); }
+  void expect_read(PageId page) const {
+    page_cache_.expect(page);
+    machine_.device().expect(at(Op::read, page));
+  }
   void write(host::Process self, std::span<const PageId> pages);
   void write_redo(host::Process self, Lsn begin, Lsn end);
 
