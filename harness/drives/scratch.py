@@ -200,8 +200,8 @@ def _check_loop_device(path: Path, info: os.stat_result, needed_bytes: int) -> N
     size_bytes = _device_bytes(path)
     if size_bytes < needed_bytes:
         raise TargetError(
-            f"{path} holds {format_bytes(size_bytes)}, the experiment needs "
-            f"{format_bytes(needed_bytes)}: choose a larger one, or a smaller --scale"
+            f"{path} holds {format_bytes(size_bytes)}, {format_bytes(needed_bytes - size_bytes)} "
+            "less than the experiment needs: choose a larger one, or a smaller --scale"
         )
     if not _is_ours_or_blank(path, size_bytes):
         raise TargetError(

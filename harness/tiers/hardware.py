@@ -395,9 +395,9 @@ class HardwareBench:
             room = guard.room_bytes(drive)
             if needed > room:
                 raise TargetError(
-                    f"{device} ({self._names[device]}) has room for {format_bytes(room)}, the "
-                    f"experiment needs {format_bytes(needed)}: choose a larger drive, or a smaller "
-                    "--scale"
+                    f"{device} ({self._names[device]}) has room for {format_bytes(room)}, "
+                    f"{format_bytes(needed - room)} less than the experiment needs: choose a "
+                    "larger drive, or a smaller --scale"
                 )
 
     def attempt(self, number: int) -> None:

@@ -179,8 +179,9 @@ class SimulatedBench(ModelledBench):
     def _check_room(self, device: str, capacity_bytes: int, needed_bytes: int) -> None:
         if capacity_bytes < needed_bytes:
             raise TargetError(
-                f"{self._names[device]} holds {format_bytes(capacity_bytes)}, the experiment needs "
-                f"{format_bytes(needed_bytes)}: choose a smaller scale or a larger device"
+                f"{self._names[device]} holds {format_bytes(capacity_bytes)}, "
+                f"{format_bytes(needed_bytes - capacity_bytes)} less than the experiment needs: "
+                "choose a smaller scale or a larger device"
             )
 
     def attempt(self, number: int) -> None:
