@@ -4,14 +4,13 @@ is drawn or says in one line what it needs, and claims are judged.
 
 from __future__ import annotations
 
-import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import nbformat
+import executed_notebooks
 import pytest
 from conftest import REPOSITORY, loop_device
 
@@ -72,21 +71,6 @@ fallocate judges nothing.
 """
 
 
-def figures(executed: Path) -> Iterator[tuple[str, str]]:
-    """Each figure that the notebook asks for: "" if it was drawn, else what stands there."""
-    for cell in nbformat.read(executed, as_version=4).cells:
-        if cell.cell_type == "code" and cell.source.startswith("session.figure("):
-            [shown] = [out for out in cell.outputs if out.output_type == "execute_result"]
-            drawn = "image/png" in shown.data
-            yield cell.source.split('"')[1], "" if drawn else shown.data["text/markdown"]
-
-
-def judged(metrics: Path) -> list[str]:
-    """The claims that have a verdict."""
-    found: dict[str, Any] = json.loads(metrics.read_text())
-    return [name for name, each in found.items() if each["verdict"] != "not judged"]
-
-
 def scratch_in(folder: Path) -> Path:
     """A file to be made on a file system with O_DIRECT; skips where there is none."""
     try:
@@ -120,15 +104,10 @@ def test_a_notebook_on_a_tier(
         pytest.skip(f"this machine is too busy: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr[-2000:]
     [executed] = (checkout.build / "runs").glob(f"{study}.{tier}.smoke.*/notebook.ipynb")
-    shown = dict(figures(executed))
-    explained = {name: text for name, text in shown.items() if text}
-    for name, text in explained.items():
-        assert text.startswith(f"No figure *{name}* here"), text
-        assert "it needs" in text
-        assert "\n" not in text
-    verdicts = judged(executed.with_name("metrics.json"))
+    figures_drawn, explained = executed_notebooks.drawn(executed)
+    verdicts = executed_notebooks.judged(executed.with_name("metrics.json"))
     least_drawn, least_judged = LEAST[place, study]
-    assert len(shown) - len(explained) >= least_drawn, explained
+    assert figures_drawn >= least_drawn, explained
     assert len(verdicts) >= least_judged, verdicts
     assert not (checkout.root / "data" / "results").exists(), "nothing of it is published"
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +16,8 @@ import pandas as pd
 import pytest
 
 from hardware.drives import MIB, FdpNvme, Nvme, Sata
-from hardware.inside.claims import claim, drive_of
+from hardware.inside import claimed
+from hardware.inside.claims import drive_of
 from harness.drives import guard, placement
 from harness.drives.discovery import Drive, Machine
 from harness.errors import TargetError
@@ -37,9 +35,6 @@ from harness.tiers.hardware import HardwareBench
 from harness.workloads.tpch import join_inputs
 
 SSD, HDD, NVME, FDP = "SS2037E4B7C9", "HD7K1CXR9F04", "NV5C1A7D20E1", "FD5C1A7D20E1"
-LINKED = ("params.yaml", "dvc.yaml", "pyproject.toml", "hardware/profiles", "data/published")
-"""Of the checkout, what a project needs for `harness run`."""
-
 SIZE_BYTES = 1024 * MIB
 DRIVES = (
     Nvme(serial=NVME, size_bytes=SIZE_BYTES),
@@ -54,24 +49,12 @@ CLAIMS = {
     "fdp": (FDP, 0),
     "fdp_journal": (FDP, 1),
 }
-REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def project() -> Iterator[Project]:
-    """All drives are claimed in it. Servers' users may enter it."""
-    root = Path(tempfile.mkdtemp(prefix="flashlab-project-", dir="/var/tmp"))
-    for folder in (root, root / "hardware", root / "data", root / "data" / "raw"):
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o711)
-    made = Project(root)
-    for name in LINKED:
-        (root / name).symlink_to(REPOSITORY / name)
-    for name, (serial, which) in CLAIMS.items():
-        claim(drive_of(serial, which), name, made)
-    yield made
-    for name in CLAIMS:
-        guard.release(name, made)
+    with claimed.claimed(CLAIMS) as made:
+        yield made
 
 
 @contextmanager
@@ -271,24 +254,21 @@ def test_delayed_trim_from_the_command_line(name: str, project: Project) -> None
     assert f"blkdiscard {guard.part_of(drive)}" in said
     assert said.splitlines()[-1].startswith("in all: ")
     assert written_sectors(drive) == before
+    runs = project.build / "runs"
+    known = set(runs.glob("*"))
     harness(*run, "--write-budget", "2 GiB", project=project)
     assert written_sectors(drive) > before
-    about = json.loads((project.results / "delayed_trim.hardware.about.json").read_text())
+    [folder] = set(runs.glob("*")) - known
+    about = json.loads((folder / "results.about.json").read_text())
     facts = about["devices"]["ssd"]
     assert facts["model"] == drive.model
     assert facts["serial_digest"] == hashlib.sha256(drive.serial.encode()).hexdigest()
-    table = pd.read_csv(project.results / "delayed_trim.hardware.csv")
+    table = pd.read_csv(folder / "results.csv")
     assert len(table) == 4
     assert table.waf_says.notna().all()
 
 
 def harness(*arguments: str, project: Project) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=project.root,
-    )
+    done = claimed.run(project, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
