@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import statistics
 from collections.abc import Callable, Sequence
@@ -15,6 +16,12 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
     "==": operator.eq,
 }
+
+
+def within(low: float, high: float) -> str:
+    """A goal: both bounds included; an infinite one is none."""
+    bounds = ((">=", low), ("<=", high))
+    return " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if math.isfinite(bound))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ session.claims()
 from __future__ import annotations
 
 import atexit
+import base64
+import html
 import io
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import Image, Markdown
+from IPython.display import HTML, Markdown
 
 from harness import plots
 from harness.devices.model import Device
@@ -29,7 +31,6 @@ from harness.paths import Project, find_project
 from harness.runs import claims, published, report, summary
 from harness.runs.asked import Wanted, check_injected, check_names
 from harness.runs.choice import choose
-from harness.runs.run_page import format_range
 from harness.runs.session import Options, open_session
 from harness.tiers import doctor
 
@@ -69,8 +70,9 @@ class Lab:
         table = self.results if where is None else self.results.query(where)
         return table[list(names)].drop_duplicates().reset_index(drop=True)
 
-    def figure(self, name: str) -> Image | Markdown:
-        """One of the experiment's figures; without data, a line that says which points it needs.
+    def figure(self, name: str) -> HTML | Markdown:
+        """One of the experiment's figures, and below it what the paper says and what came out;
+        without data, a line that says which points it needs.
 
         Raises UnknownName.
         """
@@ -85,7 +87,17 @@ class Lab:
         buffer = io.BytesIO()
         with plots.theme():
             figures[name].savefig(buffer, format="png", dpi=110)
-        return Image(buffer.getvalue())
+        picture = base64.b64encode(buffer.getvalue()).decode()
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self._captions.get(name, ()))
+        return HTML(
+            f'<figure><img alt="{name}" src="data:image/png;base64,{picture}">'
+            f"<figcaption><ul>{lines}</ul></figcaption></figure>"
+        )
+
+    @property
+    def _captions(self) -> dict[str, list[str]]:
+        project, name = self.session.project, self.session.experiment.name
+        return claims.captions(project, name, claims.judge(project, name, self._finished()))
 
     def claims(self) -> pd.DataFrame:
         """The paper's claims and what came out."""
@@ -234,8 +246,8 @@ def _readable(judged: pd.DataFrame) -> pd.DataFrame:
             "place": judged.place,
             "statement": judged.statement,
             "paper": judged.published,
-            "expected": judged.expected.map(format_range),
-            "here": judged.value.map(claims.format_value),
+            "expected": list(map(claims.format_range, judged.expected, judged.unit)),
+            "here": list(map(claims.format_value, judged.value, judged.unit)),
             "lowest": judged.lowest.map(claims.format_value),
             "highest": judged.highest.map(claims.format_value),
             "verdict": [claims.said(row) for row in judged.itertuples()],
@@ -249,5 +261,5 @@ def _readable(judged: pd.DataFrame) -> pd.DataFrame:
 
 def _cell(value: Any) -> str:
     if isinstance(value, tuple):
-        return format_range(value)
+        return claims.format_range(value)
     return value if isinstance(value, str) else claims.format_value(value)

@@ -14,7 +14,7 @@ def figures(executed: Path) -> Iterator[tuple[str, str]]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code" and source.startswith("session.figure("):
             [shown] = [out for out in cell["outputs"] if out["output_type"] == "execute_result"]
-            drawn = "image/png" in shown["data"]
+            drawn = "<img" in "".join(shown["data"].get("text/html", ""))
             yield source.split('"')[1], "" if drawn else "".join(shown["data"]["text/markdown"])
 
 

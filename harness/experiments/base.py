@@ -123,15 +123,14 @@ class Results:
 
     `table` has one row per point: its parameters, its metrics, and its id as `point`. `series` maps
     ids to the points' series. `trace_of` gives a point's trace, or None if it was not traced.
-    `notes` maps a figure's name to lines to be written below it. `scale` is what figures and
-    verdicts say of the run's size, `why_tier` why this tier was chosen, if nobody named it.
+    `scale` is what figures and verdicts say of the run's size, `why_tier` why this tier was chosen,
+    if nobody named it.
     """
 
     tier: str
     table: pd.DataFrame
     series: Mapping[str, Mapping[str, Sequence[float]]]
     trace_of: Callable[[str], pd.DataFrame | None]
-    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scale: str = ""
     why_tier: str = ""
 

@@ -16,7 +16,7 @@ def drawn(results: Results, makers: Mapping[str, Callable[[], Figure | None]]) -
     with plots.theme():
         made = {name: make() for name, make in makers.items()}
         return {
-            name: plots.stamp(figure, results.stamp, results.notes.get(name, ()))
+            name: plots.stamp(figure, results.stamp)
             for name, figure in made.items()
             if figure is not None
         }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from harness.experiments.base import Results, Runs
-from harness.goals import Goal
+from harness.goals import Goal, within
 
 
 def judged(
@@ -18,8 +18,7 @@ def judged(
 ) -> Iterator[Goal]:
     """One figure per claim of the study's; `missing` is why some have no value."""
     for row in runs.judge(results).itertuples():
-        low, high = row.expected
-        goal = f">= {low:g} and <= {high:g}"
+        goal = within(*row.expected)
         name = f"{runs.name}: {row.place}: {row.statement} (paper: {row.published})"
         if pd.isna(row.value):
             yield Goal(name, row.unit, goal, command, missing=missing)

@@ -7,6 +7,7 @@ results, what is expected and why that is tolerance enough. No number of a paper
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -40,6 +41,9 @@ that would be reproduced with any wrong result (`cannot_fail`) counts nowhere al
 WANTING: Final = (DIRECTION_ONLY, UNDECIDED, NOT_REPRODUCED)
 """Verdicts of what is not reproduced, or not wholly."""
 
+SHARE: Final = "share"
+"""The unit of ratios that papers print in per cent; only what is shown is in per cent, too."""
+
 _REPEATED: Final = "repetition_"
 _TIMES: Final = "_time_s"
 BASE: Final = "paper"  # the variant in which nothing is varied
@@ -56,6 +60,7 @@ class Claim(_Strict):
     the number lies in `expected` (both ends included), and has the paper's direction if it lies in
     `direction`. `figure` names the figure of ours that shows it. `published` is what the paper
     printed, `words` what it says of it, short, and `measures` what the metric takes for that.
+    `unit`: "ratio" has none, a "share" is shown in per cent. A bound may be infinite.
     `fitted`: a fit has seen the number, which is then no evidence. `because`: why a result is not
     the paper's, as far as it is known. `condition`: what a verdict holds under, and is said with.
     `needs`: the points and the scale without which it is not judged, in words.
@@ -429,22 +434,46 @@ def tuned(project: Project, experiment: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Tuned.model_fields))
 
 
-def notes(project: Project, experiment: str, results: Results) -> dict[str, list[str]]:
-    """Lines that put the paper's claims beside ours, by the figure that shows them."""
+def captions(project: Project, experiment: str, verdicts: pd.DataFrame) -> dict[str, list[str]]:
+    """Lines that put the paper's claims beside ours, by the figure that shows them.
+
+    `verdicts`: as `judge` gives them.
+    """
     lines: dict[str, list[str]] = {}
-    if results.table.empty:
-        return lines
     against = _paper(project, experiment).against
-    for row in judge(project, experiment, results).itertuples():
+    for row in verdicts.itertuples():
         if row.figure and row.verdict != NOT_JUDGED:
-            text = f"{row.statement}: {against} {row.published}, here {format_value(row.value)}"
-            lines.setdefault(row.figure, []).append(f"{text} ({said(row)})")
+            here = format_value(row.value, row.unit)
+            text = f"{row.statement}: {against} {row.published}, here {here} ({said(row)})"
+            lines.setdefault(row.figure, []).append(text)
     return lines
 
 
-def format_value(value: float | None) -> str:
-    """Three significant digits, or a dash for what was not run."""
-    return "-" if value is None or pd.isna(value) else f"{value:.3g}"
+def format_value(value: float | None, unit: str = "ratio") -> str:
+    """Three significant digits and the unit of what has one, or a dash for what was not run."""
+    missing = value is None or pd.isna(value)
+    return "-" if value is None or missing else _with_unit(f"{value * _scaled(unit):.3g}", unit)
+
+
+def format_range(expected: tuple[float, float], unit: str = "ratio") -> str:
+    """'7 .. 13', 'at least 1.1', 'at most 0.9', '0'; with the unit of what has one."""
+    low, high = (f"{bound * _scaled(unit):g}" for bound in expected)
+    if low == high:
+        text = low
+    elif math.isinf(expected[1]):
+        text = f"at least {low}"
+    else:
+        text = f"{low} .. {high}"
+    return _with_unit(text, unit)
+
+
+def _with_unit(number: str, unit: str) -> str:
+    """'375 ms', '20 %'; a ratio has no unit."""
+    return number if unit == "ratio" else f"{number} {'%' if unit == SHARE else unit}"
+
+
+def _scaled(unit: str) -> float:
+    return 100.0 if unit == SHARE else 1.0
 
 
 def metrics(verdicts: pd.DataFrame) -> str:

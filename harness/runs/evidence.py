@@ -91,8 +91,8 @@ def _of_paper(project: Project, name: str, paper: Paper, changed_by: Mapping[str
     lines += [_row(headings), _row(["---"] * len(headings))]
     for claim in paper.claims:
         texts = [claim.place, f'"{claim.words}"' if claim.words else "", _measure(claim)]
-        texts += [claim.published, f"{claim.expected[0]:g} to {claim.expected[1]:g}"]
-        texts += [_said(verdicts[tier].get(claim.id)) for tier in run]
+        texts += [claim.published, claims.format_range(claim.expected, claim.unit)]
+        texts += [_said(verdicts[tier].get(claim.id), claim.unit) for tier in run]
         first = verdicts[run[0]].get(claim.id, {}) if run else {}
         is_reproduced = first.get("verdict") == claims.REPRODUCED
         lines.append(_row([*texts, _could_fail(claim, changed_by, is_reproduced=is_reproduced)]))
@@ -105,7 +105,7 @@ def _of_paper(project: Project, name: str, paper: Paper, changed_by: Mapping[str
 def _open(paper: Paper, verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for claim in paper.claims:
         said = [
-            f"{tier} {_said(found[claim.id])}"
+            f"{tier} {_said(found[claim.id], claim.unit)}"
             for tier, found in verdicts.items()
             if claim.id in found and found[claim.id]["verdict"] in claims.WANTING
         ]
@@ -118,12 +118,12 @@ def _measure(claim: Claim) -> str:
     return claim.measures or claim.statement
 
 
-def _said(found: Mapping[str, Any] | None) -> str:
+def _said(found: Mapping[str, Any] | None, unit: str) -> str:
     if found is None:
         return "not judged"
     if found["value"] is None:
         return str(found["verdict"])
-    return f"{claims.format_value(found['value'])}, {found['verdict']}"
+    return f"{claims.format_value(found['value'], unit)}, {found['verdict']}"
 
 
 def _could_fail(claim: Claim, changed_by: Mapping[str, str], *, is_reproduced: bool) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.errors import HarnessError, UnknownName
@@ -111,24 +112,27 @@ def _execute(source: Path, part: Path, project: Project, given: Mapping[str, Any
     from papermill.exceptions import PapermillExecutionError
     from traitlets.config import Config
 
-    try:
-        papermill.execute_notebook(
-            source,
-            part,
-            parameters=dict(given),
-            cwd=project.notebooks,
-            kernel_name="python3",
-            progress_bar=False,
-            log_output=False,
-            stdout_file=sys.stdout,
-            stderr_file=sys.stderr,
-            request_save_on_cell_execute=True,
-            config=Config({"KernelManager": {"transport": "ipc"}}),  # no port, not even on loopback
-        )
-    except PapermillExecutionError as error:
-        raise HarnessError(
-            f"notebook {source.stem}, cell {error.exec_count}: {error.evalue}"
-        ) from error
+    with TemporaryDirectory(prefix="flashlab-kernel-") as sockets:
+        # No port, not even on loopback; and what a killed run leaves does not lie in notebooks/.
+        kernel = {"transport": "ipc", "ip": f"{sockets}/ipc"}
+        try:
+            papermill.execute_notebook(
+                source,
+                part,
+                parameters=dict(given),
+                cwd=project.notebooks,
+                kernel_name="python3",
+                progress_bar=False,
+                log_output=False,
+                stdout_file=sys.stdout,
+                stderr_file=sys.stderr,
+                request_save_on_cell_execute=True,
+                config=Config({"KernelManager": kernel}),
+            )
+        except PapermillExecutionError as error:
+            raise HarnessError(
+                f"notebook {source.stem}, cell {error.exec_count}: {error.evalue}"
+            ) from error
 
 
 def _render(executed: Path, page: Path) -> Path:

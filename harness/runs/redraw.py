@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import experiments, plots
 from harness.errors import BadParameter
 from harness.experiments.obtaining import no_results
 from harness.paths import Project
-from harness.runs import claims, places, published
+from harness.runs import places, published
 from harness.system.files import publication
 
 
@@ -27,7 +27,6 @@ def redraw(project: Project, name: str, tier: str) -> Redrawn:
     results = published.results(project, name, tier)
     if results.table.empty:
         raise BadParameter(no_results(name, tier))
-    results = replace(results, notes=claims.notes(project, name, results))
     found = {
         path: data
         for figure, drawn in study.figures(results).items()

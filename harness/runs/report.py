@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from harness.experiments.obtaining import no_results
 from harness.paths import Project
 from harness.runs import agreement, claims, mutations, notebooks, places, published, summary, times
 from harness.runs.checkout import commit
-from harness.runs.run_page import format_range, inline, template
+from harness.runs.run_page import inline, template
 from harness.system.files import write_atomically
 from harness.units import format_bytes
 
@@ -116,8 +116,8 @@ def print_verdicts(
         table.add_row(
             f"{row.place}: {row.statement}",
             row.published,
-            format_range(row.expected),
-            claims.format_value(row.value),
+            claims.format_range(row.expected, row.unit),
+            claims.format_value(row.value, row.unit),
             _spread(row),
             f"[{style}]{claims.said(row)}[/]",
         )
@@ -141,7 +141,7 @@ def write(project: Project) -> Path:
         notebooks=_notebooks(project),
         stages=[stage for stage in times.read(project) if stage.name != times.REPORT],
         format_value=claims.format_value,
-        format_range=format_range,
+        format_range=claims.format_range,
         format_bytes=format_bytes,
         said=claims.said,
         spread=_spread,
@@ -183,6 +183,7 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
     agreement = project.results / f"{name}.agreement.csv"
     place = places.published(project, name, tier)
     judged, variants = claims.judge_all(project, name, results)
+    captions = claims.captions(project, name, judged)
     return {
         "tier": tier,
         "scale": results.scale,
@@ -196,7 +197,9 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "count": claims.count(judged),
         "variants": _variant_rows(variants),
         "variant_names": [v for v in variants.columns if v not in ("claim", "expected")],
-        "figures": [_figure(project, path, judged) for path in sorted(place.figures.glob("*.svg"))],
+        "figures": [
+            _figure(project, path, captions) for path in sorted(place.figures.glob("*.svg"))
+        ],
         "about": about,
         "elsewhere": not published.is_from_here(about),
         "agreement": _agreement(agreement, name) if tier == "emulated" else [],
@@ -211,14 +214,13 @@ def _command(name: str, tier: str) -> str:
     return f"harness run {name} --tier {tier}{drives}"
 
 
-def _figure(project: Project, path: Path, judged: pd.DataFrame) -> dict[str, Any]:
-    """A picture, the claims that it shows, and where it lies."""
-    shown = judged[judged.figure == path.stem].itertuples()
+def _figure(project: Project, path: Path, captions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """A picture, what it shows of the paper's claims, and where it lies."""
     return {
         "name": path.stem,
         "svg": inline(path.read_text(encoding="utf-8")),
         "file": _link(project, path),
-        "claims": [f"{row.place} {claims.said(row)}" for row in shown],
+        "claims": captions.get(path.stem, ()),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +18,16 @@ def html(
     title: str,
     verdicts: pd.DataFrame,
     figures: Mapping[str, Mapping[Path, bytes]],
+    captions: Mapping[str, Sequence[str]],
     about: Mapping[str, Any],
 ) -> str:
-    """A page that needs no other file. `figures`: by name, the contents of each of its files."""
+    """A page that needs no other file.
+
+    `figures`: by name, the contents of each of its files. `captions`: lines for those that have
+    some (`claims.captions`).
+    """
     pictures = [
-        (name, inline(data.decode()))
+        {"name": name, "svg": inline(data.decode()), "claims": captions.get(name, ())}
         for name, files in figures.items()
         for path, data in files.items()
         if path.suffix == _SVG
@@ -34,7 +39,7 @@ def html(
         figures=pictures,
         about=about,
         format_value=claims.format_value,
-        format_range=format_range,
+        format_range=claims.format_range,
     )
 
 
@@ -44,11 +49,6 @@ def template(name: str) -> Template:
         loader=PackageLoader("harness", "templates"), autoescape=True, undefined=StrictUndefined
     )
     return environment.get_template(name)
-
-
-def format_range(expected: tuple[float, float]) -> str:
-    """'7 .. 13'."""
-    return f"{expected[0]:g} .. {expected[1]:g}"
 
 
 def inline(svg: str) -> str:

@@ -187,8 +187,7 @@ class Session:
             for e in entries
         ]
         series = {e.point: e.series for e in entries}
-        results = replace(self._empty, table=pd.DataFrame(rows), series=series)
-        return replace(results, notes=claims.notes(self.project, self.experiment.name, results))
+        return replace(self._empty, table=pd.DataFrame(rows), series=series)
 
     @property
     def stamp(self) -> str:
@@ -250,7 +249,6 @@ class Session:
         # What is drawn and judged is what is written, so that anybody can do it again.
         written = published.read(self.bench.tier, table, series, place.traces)
         results = replace(measured, table=written.table, series=written.series)
-        results = replace(results, notes=claims.notes(self.project, name, results))
         verdicts = claims.judge(self.project, name, results)
         figures = self.experiment.figures(results)
         texts = {
@@ -269,7 +267,8 @@ class Session:
             files.write(place.metrics, claims.metrics(verdicts).encode(), make_folder=True)
             if place.page is not None:
                 title = f"{self.experiment.title}: {results.stamp}"
-                page = run_page.html(title, verdicts, drawn, about)
+                captions = claims.captions(self.project, name, verdicts)
+                page = run_page.html(title, verdicts, drawn, captions, about)
                 files.write(place.page, page.encode())
         return place.folder
 

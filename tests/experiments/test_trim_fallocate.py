@@ -273,7 +273,7 @@ def test_other_workloads_are_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def results(project: Project) -> Results:
+def results() -> Results:
     """Everything at the smallest scale."""
     p, b = parameters(), bench()
     rows, series, traces = [], {}, {}
@@ -282,9 +282,7 @@ def results(project: Project) -> Results:
         rows.append({**point.values, **found.metrics, "point": point.id})
         series[point.id] = found.series
         traces[point.id] = pd.DataFrame(found.trace)
-    bare = Results("simulated", pd.DataFrame(rows), series, traces.get)
-    notes = claims.notes(project, "trim_fallocate", bare)
-    return Results("simulated", bare.table, series, traces.get, notes)
+    return Results("simulated", pd.DataFrame(rows), series, traces.get)
 
 
 def test_all_figures_are_drawn(results: Results) -> None:

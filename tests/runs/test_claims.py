@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -61,6 +62,45 @@ def small(tmp_path: Path) -> Project:
 def test_verdicts(small: Project, values: list[float], verdict: str) -> None:
     (row,) = claims.judge(small, "grace_hash_join", results(*values)).itertuples()
     assert row.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("expected", "unit", "words"),
+    [
+        ((7, 13), "ratio", "7 .. 13"),
+        ((1.1, math.inf), "ratio", "at least 1.1"),
+        ((0, 0), "commits", "0 commits"),
+        ((356.25, 393.75), "ms", "356.25 .. 393.75 ms"),
+        ((0.1, 0.3), "share", "10 .. 30 %"),
+        ((0.5, math.inf), "share", "at least 50 %"),
+    ],
+)
+def test_what_is_expected_in_words(expected: tuple[float, float], unit: str, words: str) -> None:
+    assert claims.format_range(expected, unit) == words
+
+
+def test_values_have_their_units() -> None:
+    assert claims.format_value(375.2, "ms") == "375 ms"
+    assert claims.format_value(0.1444, "share") == "14.4 %"
+    assert claims.format_value(9.557) == "9.56"
+    assert claims.format_value(None, "ms") == "-"
+
+
+def test_a_bound_may_be_infinite(small: Project) -> None:
+    open_ended = CLAIMS.replace("[8, 12]", "[8, .inf]").replace("[2, 50]", "[2, .inf]")
+    (small.published / "claims.yaml").write_text(open_ended)
+    [row] = claims.judge(small, "grace_hash_join", results(1e9)).itertuples()
+    assert row.verdict == claims.REPRODUCED
+
+
+def test_a_caption_puts_the_paper_beside_what_came_out(small: Project) -> None:
+    shown = CLAIMS.replace("why: w}", "why: w, figure: f}")
+    (small.published / "claims.yaml").write_text(shown)
+    verdicts = claims.judge(small, "grace_hash_join", results(10.0))
+    lines = claims.captions(small, "grace_hash_join", verdicts)
+    assert lines == {"f": ["s: paper about 10, here 10 (reproduced)"]}
+    nothing = claims.judge(small, "grace_hash_join", results())
+    assert claims.captions(small, "grace_hash_join", nothing) == {}
 
 
 def test_a_share_is_not_below_nothing(small: Project) -> None:

@@ -64,7 +64,7 @@ def test_each_claim_has_its_words_measure_verdict_and_what_would_change_it(
     evidence.update(project)
     lines = evidence.written(project.validation).splitlines()
     assert (
-        '| figure 1 | "about 10 s" | elapsed \\| time | 10 | 8 to 12 | 10, reproduced '
+        '| figure 1 | "about 10 s" | elapsed \\| time | 10 | 8 .. 12 | 10, reproduced '
         "| yes: elapsed_s x 0.5 |"
     ) in lines
     assert any(line.startswith("| figure 4") and line.endswith("| fitted |") for line in lines)

@@ -24,7 +24,7 @@ from harness.dbms import postgres
 from harness.drives import fingerprint, scratch
 from harness.errors import HarnessError, MissingTool
 from harness.experiments.base import Runs
-from harness.goals import Goal
+from harness.goals import Goal, within
 from harness.tiers.base import DATA_OFFSET_BYTES
 from harness.tiers.hardware import FileDevice
 from harness.workloads.records import RECORD_BYTES
@@ -56,12 +56,11 @@ def _claims(runs: Runs) -> Iterator[Goal]:
     """One figure per claim of the paper, on the simulated tier: samples are the repetitions."""
     with runs.open("simulated") as session:
         for row in runs.judge(session.run()).itertuples():
-            low, high = row.expected
             spread = [row.lowest, row.value, row.highest] if row.lowest is not None else [row.value]
             yield Goal(
                 name=f"{row.id}: {row.statement}",
                 unit=row.unit,
-                goal=f">= {low} and <= {high}",
+                goal=within(*row.expected),
                 command=_COMMAND,
                 samples=[] if row.value is None else spread,
                 missing="not run" if row.value is None else "",

@@ -37,7 +37,7 @@ def draw(results: Results) -> dict[str, Figure]:
     rows = _by_configuration(results.table)
     with plots.theme():
         return {
-            name: plots.stamp(make(rows), results.stamp, results.notes.get(name, ()))
+            name: plots.stamp(make(rows), results.stamp)
             for name, make in (("damage", _damage), ("table", _table))
         }
 

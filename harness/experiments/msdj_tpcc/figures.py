@@ -47,7 +47,6 @@ _INTERVALS: Final = 20
 _LEAST_SHARE: Final = 0.04
 """Of a bar: what is thinner has no number in it."""
 
-_NOTE_IN: Final = 0.2
 """What a line below a figure takes of its height."""
 
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -72,7 +71,7 @@ def draw(results: Results) -> dict[str, Figure]:
     base = results.table[results.table.variant == BASE]
     makers: dict[str, Callable[[], Figure | None]] = {
         "accesses_per_lba": lambda: _accesses_per_lba(base),
-        "table_1": lambda: _table_1(base, results),
+        "table_1": lambda: _table_1(base),
         "waf_over_time": lambda: _waf_over_time(base, results),
         "tpmc": lambda: _tpmc(base, results),
         "commits": lambda: _commits(base, results),
@@ -142,10 +141,6 @@ def _curve(results: Results, point: str | None, times: str, values: str) -> Curv
 def _span(longest_s: float) -> tuple[float, str]:
     """What a time axis is divided by, and its unit."""
     return (3600.0, "h") if longest_s >= 7200 else (60.0, "min") if longest_s >= 600 else (1.0, "s")
-
-
-def _height_in(results: Results, name: str, height_in: float) -> float:
-    return height_in + _NOTE_IN * len(results.notes.get(name, ()))
 
 
 def _bars(axes: Axes, values: dict[str, float], text: str) -> None:
@@ -252,13 +247,12 @@ def _density_ratios(axes: Axes, own: pd.DataFrame, journals: Sequence[int]) -> N
     axes.legend(fontsize="x-small")
 
 
-def _table_1(base: pd.DataFrame, results: Results) -> Figure | None:
+def _table_1(base: pd.DataFrame) -> Figure | None:
     """Write amplification at the end, ours and the paper's."""
     if base.empty or not _has(base, "waf_ratio"):
         return None
     journals = _journals(base)
-    height_in = _height_in(results, "table_1", 3.6)
-    figure, axes = plots.new(len(journals), height_in=height_in, squeeze=False, sharey=True)
+    figure, axes = plots.new(len(journals), height_in=3.6, squeeze=False, sharey=True)
     paper = published.waf(find_project().published) if _is_whole(base) else {}
     for ax, size in zip(axes[0], journals, strict=True):
         values = _of_modes(base, size, "waf_ratio")
@@ -278,8 +272,7 @@ def _waf_over_time(base: pd.DataFrame, results: Results) -> Figure | None:
     curves = _curves(base, results, "waf_time_s", "waf_ratio")
     if not curves:
         return None
-    height_in = _height_in(results, "waf_over_time", 4.0)
-    figure, axes = plots.new(len(curves), height_in=height_in, squeeze=False, sharey=True)
+    figure, axes = plots.new(len(curves), height_in=4.0, squeeze=False, sharey=True)
     scale, unit = _span(max(x.max() for lines in curves.values() for x, _ in lines.values()))
     for ax, (size, lines) in zip(axes[0], curves.items(), strict=True):
         for mode, (x, y) in lines.items():
@@ -457,7 +450,7 @@ def _convergence(base: pd.DataFrame, results: Results) -> Figure | None:
     grown = {j: found for j in _journals(base) if (found := _grown(base, results, j))}
     if not grown:
         return None
-    figure, axes = plots.new(3, height_in=_height_in(results, "convergence", 4.0), squeeze=False)
+    figure, axes = plots.new(3, height_in=4.0, squeeze=False)
     scale, unit = _span(max(times[-1] for times, _ in grown.values()))
     for index, (size, (times, of_modes)) in enumerate(grown.items()):
         colour = _JOURNAL_COLOURS[index % len(_JOURNAL_COLOURS)]

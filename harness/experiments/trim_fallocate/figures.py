@@ -43,7 +43,6 @@ _BROKEN: Final = {**_NAMES, "fallocate": "fallocate\nonly", "both": "both"}
 _OPERATIONS: Final = ((1, "write", "write"), (0, "read", "read"), (2, "discard", "TRIM"))
 _BLOCK_BYTES: Final = 4096
 _GB_PER_SECTOR: Final = 512 / 1e9
-_NOTE_IN: Final = 0.2
 """What a line below a figure takes of its height."""
 
 _HIGHEST_WAF: Final = 1.1
@@ -76,7 +75,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "trim_commands": lambda: _trim_commands(base, results),
         "work_mem": lambda: _work_mem(table, results),
         **{
-            f"matrix_{role}": lambda role=role, device=device: _matrix(base, results, role, device)  # type: ignore[misc]
+            f"matrix_{role}": lambda device=device: _matrix(base, results, device)  # type: ignore[misc]
             for role, device in _roles(base).items()
         },
         "lengths": lambda: _lengths(base, results),
@@ -315,17 +314,15 @@ def _work_mem(table: pd.DataFrame, results: Results) -> Figure | None:
     return figure
 
 
-def _matrix(base: pd.DataFrame, results: Results, role: str, device: str) -> Figure | None:
+def _matrix(base: pd.DataFrame, results: Results, device: str) -> Figure | None:
     """Time and write amplification over the repetitions, a line per cell."""
-    notes = results.notes.get(f"matrix_{role}", ())
     mine = base[base.device == device]
     panels = {"elapsed_s": "time of a repetition (s)", "waf_ratio": "write amplification"}
     found = {name: _by_cell(mine, results, name) for name in panels}
     found = {name: lines for name, lines in found.items() if lines}
     if "elapsed_s" not in found:
         return None
-    height_in = 4.2 + _NOTE_IN * len(notes)
-    figure, axes = plots.new(len(found), height_in=height_in, squeeze=False)
+    figure, axes = plots.new(len(found), squeeze=False)
     for ax, (name, lines) in zip(axes[0], found.items(), strict=True):
         for cell, values in lines.items():
             _line(ax, cell, values)

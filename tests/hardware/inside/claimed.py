@@ -33,7 +33,9 @@ def claimed(drives: Mapping[str, tuple[str, int]]) -> Iterator[Project]:
     for name in LINKED:
         (root / name).symlink_to(REPOSITORY / name)
     # A notebook's project is the one that its folder lies in, behind any link.
-    shutil.copytree(REPOSITORY / "notebooks", made.notebooks)
+    made.notebooks.mkdir()
+    for notebook in (REPOSITORY / "notebooks").glob("*.ipynb"):
+        shutil.copy(notebook, made.notebooks)
     for name, (serial, which) in drives.items():
         claim(drive_of(serial, which), name, made)
     yield made

@@ -39,16 +39,33 @@ STUDIES = {
         ("drives={hdd: hdd, ssd: ssd}", "settings={repetitions: 1}"),
         (8, 6),
     ),
-    "sort_merge_join": ("20_sort_merge_join", ("drives={hdd: hdd, ssd: ssd}",), (3, 5)),
-    "trim_fallocate": ("30_trim_fallocate_matrix", ("drives={ssd: ssd}",), (4, 1)),
+    "sort_merge_join": (
+        "20_sort_merge_join",
+        (
+            "drives={hdd: hdd, ssd: ssd}",
+            "settings={clients: [1, 16], work_mems: [4 MiB, 64 MiB]}",
+        ),
+        (3, 8),
+    ),
+    "trim_fallocate": (
+        "30_trim_fallocate_matrix",
+        (
+            "drives={ssd: ssd}",
+            (
+                "settings={drives: {ssd: {scale_factor: 0.5, work_mem: 1 MiB, preallocation: 4 MiB,"
+                " repetitions: 4, device: 4 GiB, least_scale: paper}}}"
+            ),
+        ),
+        (4, 17),
+    ),
     "msdj_tpcc": (
         "40_msdj_tpcc",
         (
             "drives={ssd: fdp}",
             "journals={ssd: fdp_journal}",
-            "settings={modes: [oj_dwb, dj, msdj], measured_s: 60}",
+            "settings={modes: [oj_dwb, dj, msdj], warehouses: 2, measured_s: 60}",
         ),
-        (4, 1),
+        (4, 11),
     ),
     "delayed_trim": (
         "50_delayed_trim",
