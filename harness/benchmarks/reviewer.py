@@ -1,9 +1,7 @@
-"""Figures that a reviewer meets: a clean clone, its first and second run, two clones compared."""
+"""Figures that a reviewer meets: a clean clone, its first and second run, two clones, kills."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import resource
 import shutil
 import subprocess
@@ -15,51 +13,73 @@ from typing import Final
 
 from rich.console import Console
 
+from harness.benchmarks import clones, interrupted
 from harness.errors import HarnessError
 from harness.goals import Goal
 from harness.paths import Project
 
 _COMMAND: Final = "make bench ONLY=reviewer"
-_COMPARED: Final = ("data/raw", "data/results", "data/figures", "data/metrics", "dvc.lock")
+_KILLS: Final = 50
+_SEED: Final = 1
 
 
 def measure(project: Project, console: Console) -> Iterator[Goal]:
     """All figures of the group. Only what is committed takes part."""
     with tempfile.TemporaryDirectory(prefix="flashlab-clone-", dir="/var/tmp") as folder:
         first, second = (Path(folder) / name for name in ("first", "second"))
-        for clone in (first, second):
-            _call(["git", "clone", "--quiet", "--no-hardlinks", str(project.root), str(clone)])
-        seconds, peak_bytes = _reproduce(first, console)
-        yield Goal("make reproduce in a clean clone", "s", "< 300", _COMMAND, [seconds])
-        yield Goal("its peak memory, all processes", "GiB", "< 4", _COMMAND, [peak_bytes / 2**30])
-        again = [_reproduce(first, console)[0] for _ in range(3)]
-        yield Goal("its second run", "s", "< 15", _COMMAND, again)
-        dirty = _output(["git", "status", "--porcelain"], first).splitlines()
+        for each in (first, second):
+            clones.clone(project.root, each)
+        seconds, _ = _make(first, "quick", console)
+        yield Goal("make quick from an empty clone", "s", "<= 360", _COMMAND, [seconds])
+        yield from _interrupted(first, console)
+        seconds, _ = _make(second, "env", console)
+        yield Goal("make env in a clean clone", "s", "", _COMMAND, [seconds])
+        seconds, peak_bytes = _make(second, "reproduce", console)
+        yield Goal("make reproduce in a clean clone", "s", "<= 600", _COMMAND, [seconds])
+        yield Goal("its peak memory, all processes", "GiB", "<= 3", _COMMAND, [peak_bytes / 2**30])
+        again = [_make(second, "reproduce", console)[0] for _ in range(3)]
+        yield Goal("its second run", "s", "<= 10", _COMMAND, again)
+        dirty = _output(["git", "status", "--porcelain"], second).splitlines()
         yield Goal("files that git sees changed after it", "files", "== 0", _COMMAND, [len(dirty)])
-        _reproduce(second, console)
-        different = _different(first, second)
+        _make(first, "reproduce", console)
+        different = clones.different(first, second)
         yield Goal(
             "files that differ between two clean clones",
             "files",
             "== 0",
             _COMMAND,
             [len(different)],
-            context={"compared": len(_digests(first)), "different": different},
+            context={"compared": len(clones.digests(first)), "different": different},
         )
-        shutil.rmtree(second)
 
 
-def _reproduce(clone: Path, console: Console) -> tuple[float, int]:
+def _interrupted(clone: Path, console: Console) -> Iterator[Goal]:
+    console.print(f"make reproduce at a small scale, killed {_KILLS} times ...")
+    outcome = interrupted.kill_often(clone, _KILLS, _SEED)
+    figures = {
+        "points that were run twice": outcome.twice,
+        "files that differ from those of a run that nobody killed": outcome.different,
+    }
+    for name, found in figures.items():
+        yield Goal(
+            f"make reproduce, killed {outcome.kills} times: {name}",
+            "files" if name.startswith("files") else "points",
+            "== 0",
+            _COMMAND,
+            [len(found)],
+            context={"completed": outcome.completed, "found": found, "seed": _SEED},
+        )
+
+
+def _make(clone: Path, target: str, console: Console) -> tuple[float, int]:
     """Seconds, and the most memory that all its processes used at once (anonymous and shared)."""
-    console.print(f"make reproduce in {clone.name} ...")
-    environment = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "MAKEFLAGS")}
-    environment.pop("UV_PROJECT_ENVIRONMENT", None)
+    console.print(f"make {target} in {clone.name} ...")
     begin = time.monotonic()
     peak = 0
     with subprocess.Popen(
-        [shutil.which("make") or "make", "reproduce"],
+        [shutil.which("make") or "make", target],
         cwd=clone,
-        env=environment,
+        env=clones.changed_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -69,48 +89,24 @@ def _reproduce(clone: Path, console: Console) -> tuple[float, int]:
                 process.wait(timeout=0.5)
                 break
             except subprocess.TimeoutExpired:
-                peak = max(peak, _session_memory(process.pid))
+                peak = max(peak, _memory_bytes(process.pid))
     if process.returncode != 0:
-        raise HarnessError(f"make reproduce failed in {clone} with exit code {process.returncode}")
+        raise HarnessError(f"make {target} failed in {clone} with exit code {process.returncode}")
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     return time.monotonic() - begin, max(peak, children)
 
 
-def _session_memory(session: int) -> int:
-    """Proportional set size of all processes of a session, in bytes."""
+def _memory_bytes(root: int) -> int:
+    """Proportional set size of a process and all that it has started, whatever their session."""
     total = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for pid in interrupted.tree(root):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                rollup = (stat.parent / "smaps_rollup").read_text()
-                pss = next(line for line in rollup.splitlines() if line.startswith("Pss:"))
-                total += int(pss.split()[1]) * 1024
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            pss = next(line for line in rollup.splitlines() if line.startswith("Pss:"))
+            total += int(pss.split()[1]) * 1024
         except (OSError, StopIteration):
             continue  # it has ended meanwhile
     return total
-
-
-def _different(first: Path, second: Path) -> list[str]:
-    one, other = _digests(first), _digests(second)
-    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-
-
-def _digests(clone: Path) -> dict[str, str]:
-    files = [f for part in _COMPARED for f in _files(clone / part)]
-    return {
-        str(f.relative_to(clone)): hashlib.sha256(f.read_bytes()).hexdigest()
-        for f in files
-        if f.name != ".gitignore"
-    }
-
-
-def _files(path: Path) -> list[Path]:
-    return [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-
-
-def _call(command: list[str]) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def _output(command: list[str], folder: Path) -> str:
