@@ -14,12 +14,14 @@ import html
 import io
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from IPython import get_ipython
 from IPython.display import HTML, Markdown
+from matplotlib.figure import Figure
 
 from harness import plots
 from harness.devices.model import Device
@@ -31,8 +33,41 @@ from harness.paths import Project, find_project
 from harness.runs import claims, published, report, summary
 from harness.runs.asked import Wanted, check_injected, check_names
 from harness.runs.choice import choose
-from harness.runs.session import Options, open_session
+from harness.runs.session import Options, Session, open_session
 from harness.tiers import doctor
+
+
+class _Shown:
+    """What a notebook shows of finished results: drawn and judged once, when it is asked for."""
+
+    def __init__(self, session: Session, results: Results) -> None:
+        self._session = session
+        self.results = results
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """All that there is data for."""
+        return {} if self.results.table.empty else self._session.experiment.figures(self.results)
+
+    @cached_property
+    def captions(self) -> dict[str, list[str]]:
+        """Lines below figures."""
+        return claims.captions(self._session.project, self._session.experiment.name, self.verdicts)
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """As `claims.judge` gives them."""
+        return self._judged[0]
+
+    @property
+    def variants(self) -> pd.DataFrame:
+        """As `claims.judge_variants` gives them."""
+        return self._judged[1]
+
+    @cached_property
+    def _judged(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        name = self._session.experiment.name
+        return claims.judge_all(self._session.project, name, self.results)
 
 
 class Lab:
@@ -51,19 +86,19 @@ class Lab:
             publish=wanted.publish,
         )
         self.session = self._stack.enter_context(opened)
-        self._results: Results | None = None
+        self._shown: _Shown | None = None
         atexit.register(self.close)
         folder = self.session.place.folder.relative_to(project.root)
         print(f"{name}, {self.session.stamp}; results go to {folder}")  # noqa: T201 - what a notebook shows first
 
     def run(self) -> None:
         """Runs or resumes the sweep, with a progress bar."""
-        self._results = self.session.run()
+        self._shown = _Shown(self.session, self.session.run())
 
     @property
     def results(self) -> pd.DataFrame:
         """One row per finished point: parameters and metrics, names with units."""
-        return self._finished().table
+        return self._finished.results.table
 
     def columns(self, *names: str, where: str | None = None) -> pd.DataFrame:
         """Some columns of the results; `where` is a pandas query."""
@@ -76,40 +111,33 @@ class Lab:
 
         Raises UnknownName.
         """
-        experiment = self.session.experiment
-        results = self._finished()
-        figures = {} if results.table.empty else experiment.figures(results)
-        if name not in figures:
-            needs = {**dict.fromkeys(figures, ""), **experiment.figure_needs}
+        shown = self._finished
+        if name not in shown.figures:
+            needs = {**dict.fromkeys(shown.figures, ""), **self.session.experiment.figure_needs}
             if name not in needs:
                 raise UnknownName("figure", name, needs)
-            return Markdown(f"No figure *{name}* here ({results.stamp}): it needs {needs[name]}.")
+            stamp = shown.results.stamp
+            return Markdown(f"No figure *{name}* here ({stamp}): it needs {needs[name]}.")
         buffer = io.BytesIO()
         with plots.theme():
-            figures[name].savefig(buffer, format="png", dpi=110)
+            shown.figures[name].savefig(buffer, format="png", dpi=110)
         picture = base64.b64encode(buffer.getvalue()).decode()
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self._captions.get(name, ()))
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in shown.captions.get(name, ()))
         return HTML(
             f'<figure><img alt="{name}" src="data:image/png;base64,{picture}">'
             f"<figcaption><ul>{lines}</ul></figcaption></figure>"
         )
 
-    @property
-    def _captions(self) -> dict[str, list[str]]:
-        project, name = self.session.project, self.session.experiment.name
-        return claims.captions(project, name, claims.judge(project, name, self._finished()))
-
     def claims(self) -> pd.DataFrame:
         """The paper's claims and what came out."""
-        judged = claims.judge(self.session.project, self.session.experiment.name, self._finished())
-        return _readable(judged)
+        return _readable(self._finished.verdicts)
 
     def published_cells(self) -> pd.DataFrame:
         """Our cells beside the paper's, with errors; times in s. Raises BadParameter if it has no
         such table.
         """
         experiment = self.session.experiment
-        cells = experiment.published_cells(self._finished(), self.session.project)
+        cells = experiment.published_cells(self._finished.results, self.session.project)
         if cells is None:
             raise BadParameter(f"{experiment.name}: the paper has no table of cells")
         return cells.map(_cell)
@@ -121,8 +149,7 @@ class Lab:
 
     def assumptions(self) -> pd.DataFrame:
         """The claims' values under other assumptions, one column per variant."""
-        name = self.session.experiment.name
-        table = claims.judge_variants(self.session.project, name, self._finished())
+        table = self._finished.variants
         variants = [name for name in table if name not in ("claim", "expected")]
         return table.dropna(subset=variants, how="all").set_index("claim").map(_cell)
 
@@ -136,10 +163,11 @@ class Lab:
         """Gives the devices back."""
         self._stack.close()
 
-    def _finished(self) -> Results:
-        if self._results is None:
-            self._results = self.session.results
-        return self._results
+    @property
+    def _finished(self) -> _Shown:
+        if self._shown is None:
+            self._shown = _Shown(self.session, self.session.results)
+        return self._shown
 
 
 def start(name: str, tier: str = "simulated", **options: Any) -> Lab:

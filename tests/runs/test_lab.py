@@ -76,9 +76,28 @@ def test_cells_beside_the_paper_s_are_texts(
             | {"sort_utilisation_ratio": 0.1, "join_utilisation_ratio": 0.2, "point": p.id}
             for p in points
         ]
-        session._results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+        made_up = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+        session._shown = lab._Shown(session.session, made_up)
         cells = session.published_cells()
     finally:
         session.close()
     assert set(cells.use) == {"fitted", ""}  # two clients are not on file
     assert set(cells.elapsed_s) == {"1"}
+
+
+def test_figures_are_drawn_and_claims_judged_once(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.root)
+    session = lab.start("delayed_trim", settings={"scale": "smoke"})
+    drawn: list[Results] = []
+    try:
+        experiment = session.session.experiment
+        made_up = Results("simulated", pd.DataFrame({"kind": ["x"]}), {}, lambda _: None)
+        session._shown = lab._Shown(session.session, made_up)
+        monkeypatch.setattr(type(experiment), "figures", lambda _, of: drawn.append(of) or {})
+        for name in experiment.figure_needs:
+            session.figure(name)
+    finally:
+        session.close()
+    assert drawn == [made_up]
