@@ -43,7 +43,7 @@ STUDIES = {
         "20_sort_merge_join",
         (
             "drives={hdd: hdd, ssd: ssd}",
-            "settings={clients: [1, 16], work_mems: [4 MiB, 64 MiB]}",
+            "settings={clients: [1, 16], work_mems: [4 MiB]}",
         ),
         (3, 8),
     ),
