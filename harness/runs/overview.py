@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +27,7 @@ def make(project: Project, console: Console) -> Path:
     Each of them only if something that it shows has changed since. Returns the report's page.
     """
     made = fresh.Made(project.report)
-    for name in _of_no_study(project):
-        _execute(project, name, made)
+    _execute_all(project, made)
     page, said = project.report / "index.html", project.report / _SAID
     if not (made.is_fresh(_INDEX, _index_digest(project, console), page) and said.is_file()):
         _write(project, said, console)
@@ -50,14 +52,37 @@ def _of_no_study(project: Project) -> list[str]:
     )
 
 
-def _execute(project: Project, name: str, made: fresh.Made) -> None:
-    page = project.report / f"{name}.html"
-    shown = _digest(project, [project.notebooks / f"{name}.ipynb"])
-    if not made.is_fresh(name, shown, page):
-        from harness.runs import notebooks
+def _execute_all(project: Project, made: fresh.Made) -> None:
+    """Side by side: a notebook's kernel is a process of its own, and has one thread."""
+    digests = {
+        name: _digest(project, [project.notebooks / f"{name}.ipynb"])
+        for name in _of_no_study(project)
+    }
+    stale = [
+        name
+        for name, digest in digests.items()
+        if not made.is_fresh(name, digest, project.report / f"{name}.html")
+    ]
+    if not stale:
+        return
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = {name: pool.submit(_execute, project, name) for name in stale}
+        try:
+            for name, execution in running.items():
+                execution.result()
+                made.note(name, digests[name])
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
+
+def _execute(project: Project, name: str) -> None:
+    from harness.runs import notebooks
+
+    try:
         notebooks.execute(project, name, {})
-        made.note(name, shown)
+    finally:
+        asyncio.get_event_loop().close()  # which Jupyter has made for this thread
 
 
 def _write(project: Project, said: Path, console: Console) -> None:
