@@ -300,7 +300,7 @@ class ChunkPool:
 class VirtualStorage(Storage):
     """A device model and the host above it, in virtual time."""
 
-    def __init__(self, device: HddParameters | SsdParameters, host: HostParameters, *, cell_bytes: int = 512, kept_bytes: int = 512, pool: ChunkPool | None = None) -> None: ...
+    def __init__(self, device: HddParameters | SsdParameters, host: HostParameters, *, cell_bytes: int = 512, kept_bytes: int = 512, pool: ChunkPool | None = None, has_contents: bool = True) -> None: ...
 
     def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
         """(name, begin and end in bytes, stream): counted apart from now on."""
@@ -403,9 +403,23 @@ class UserJob:
     def fields() -> list[Field]:
         """The keywords of the constructor, in their order."""
 
-def run_joins(storage: Storage, spec: JoinSpec, jobs: Sequence[UserJob], cancel: Cancel) -> list:
+class JoinTranscript:
+    """What synchronous joins did, without their data."""
+
+    def __init__(self) -> None: ...
+
+def run_joins(storage: Storage, spec: JoinSpec, jobs: Sequence[UserJob], cancel: Cancel, transcript: JoinTranscript | None = None) -> list:
     """
     Runs one join per job, side by side; one result dictionary per job. Releases the GIL.
+
+    `transcript`: is made of it. Raises BadParameter for one if queue_depth is not 1.
+    """
+
+def repeat_joins(storage: Storage, spec: JoinSpec, jobs: Sequence[UserJob], cancel: Cancel, transcript: JoinTranscript) -> list:
+    """
+    What run_joins would give, of the steps of a transcript: on a storage without contents. Releases the GIL.
+
+    Raises BadParameter for a storage with contents, or if the joins differ from the transcript's in more than CPU times and `trace`.
     """
 
 def scratch_bytes_needed(spec: JoinSpec, build_records: int, probe_records: int, block_bytes: int) -> int: ...

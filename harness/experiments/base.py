@@ -107,7 +107,8 @@ class Measurement:
     `metrics` is flat: names carry units. `series` are lists of numbers (histograms, values over
     time). `trace` holds one row per I/O, as equally long 1-D arrays. `block_trace` is a file of the
     kernel's block requests (harness/probes), kept with the results. `remarks` are columns of text:
-    what no number can say, such as why something could not be run.
+    what no number can say, such as why something could not be run. `about` says how it was
+    obtained: kept in the journal beside when and where, not among the results.
     """
 
     metrics: dict[str, int | float]
@@ -115,6 +116,7 @@ class Measurement:
     trace: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     block_trace: Path | None = None
     remarks: dict[str, str] = field(default_factory=dict)
+    about: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -322,6 +324,22 @@ class Experiment(Protocol):
         """
         ...
 
+    def batches(self, points: Sequence[Point], tier: str) -> Sequence[Sequence[Point]]:
+        """All these points, those together that share work; the batches that take longest first.
+
+        Batches run side by side, the points of one in turn.
+        """
+        ...
+
+    def run_batch(
+        self, points: Sequence[Point], parameters: Any, bench: Bench, raw: Path
+    ) -> Iterator[Measurement]:
+        """Runs a batch, or what is left of one: what `run_point` gives of each, one by one.
+
+        Raises as `run_point`, for the point that would be next.
+        """
+        ...
+
     @property
     def figure_needs(self) -> Mapping[str, str]:
         """All figures by name, and of which points each is drawn, in words."""
@@ -437,6 +455,18 @@ class Study:
     def run_point(self, point: Point, parameters: Any, bench: Bench, raw: Path) -> Measurement:
         """By the tier's way."""
         return self.runs[bench.tier](point, parameters, bench, raw)
+
+    def batches(self, points: Sequence[Point], tier: str) -> Sequence[Sequence[Point]]:
+        """Each alone."""
+        del tier
+        return [[point] for point in points]
+
+    def run_batch(
+        self, points: Sequence[Point], parameters: Any, bench: Bench, raw: Path
+    ) -> Iterator[Measurement]:
+        """Each by itself."""
+        for point in points:
+            yield self.run_point(point, parameters, bench, raw)
 
     def input_digest(self, parameters: Any, raw: Path) -> str:
         """Nothing besides parameters and code."""

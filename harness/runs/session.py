@@ -301,7 +301,8 @@ class Session:
 
     def _run_all(self, waiting: Sequence[Point], progress: tqdm[Any]) -> None:
         with _noted_interrupt() as interrupted, ThreadPoolExecutor(self.bench.parallel) as pool:
-            running: set[Future[None]] = {pool.submit(self._run_one, p, progress) for p in waiting}
+            batches = self.experiment.batches(waiting, self.bench.tier)
+            running: set[Future[None]] = {pool.submit(self._run, b, progress) for b in batches}
             try:
                 while running:
                     # A short timeout, so that Ctrl-C is seen while the core works.
@@ -328,32 +329,44 @@ class Session:
             if future.done() and not future.cancelled():
                 future.exception()
 
-    def _run_one(self, point: Point, progress: tqdm[Any]) -> None:
+    def _run(self, batch: Sequence[Point], progress: tqdm[Any]) -> None:
         begin = time.monotonic()
-        raw = self.project.raw
-        measured = self._measure(point, raw)
+        for point, measured in self._measured(batch):
+            self._keep(point, measured, time.monotonic() - begin)
+            progress.set_postfix_str(point.label, refresh=False)
+            progress.update()
+            begin = time.monotonic()
+
+    def _keep(self, point: Point, measured: Measurement, duration_s: float) -> None:
         about = {
-            "duration_s": round(time.monotonic() - begin, 3),
+            "duration_s": round(duration_s, 3),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": fingerprint.machine(),
             **({"why_tier": self.why_tier} if self.why_tier else {}),
+            **measured.about,
         }
         if measured.block_trace is not None:
             self._journal.keep_block_trace(point.id, measured.block_trace)
         self._journal.append(self._entry(point, measured, about), measured.trace)
-        progress.set_postfix_str(point.label, refresh=False)
-        progress.update()
 
-    def _measure(self, point: Point, raw: Path) -> Measurement:
+    def _measured(self, batch: Sequence[Point]) -> Iterator[tuple[Point, Measurement]]:
         """Once more where other work on this machine has spoilt a run, but not for ever."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        left, attempt = list(batch), 1
+        while left:
             self.bench.attempt(attempt)
+            run = self.experiment.run_batch(
+                tuple(left), self.parameters, self.bench, self.project.raw
+            )
             try:
-                return self.experiment.run_point(point, self.parameters, self.bench, raw)
+                for measured in run:
+                    yield left.pop(0), measured
+                    attempt = 1
+                    self.bench.attempt(attempt)
             except InvalidRun as error:
                 if attempt == _ATTEMPTS:
-                    raise InvalidRun(f"{point.label}: {error} ({_ATTEMPTS} attempts)") from error
-        raise AssertionError
+                    label = left[0].label
+                    raise InvalidRun(f"{label}: {error} ({_ATTEMPTS} attempts)") from error
+                attempt += 1
 
     def _entry(self, point: Point, measured: Measurement, about: Mapping[str, Any]) -> Entry:
         return Entry(

@@ -56,7 +56,9 @@ class DeviceRequest:
     `overrides`: parameters that are not the profile's. `seed` varies what repetitions may vary.
     `trace`: record the kernel's block requests, where there is a kernel. `size_bytes`: a smaller
     drive of the same kind (devices/scaling), where drives are modelled; a real one has at least
-    that much room; 0: the drive as it is.
+    that much room; 0: the drive as it is. `contents`: what is written there can be read; without,
+    a simulated device only takes its time, for who knows already what would be read. Others keep
+    what they are given all the same.
     """
 
     device: str
@@ -65,6 +67,7 @@ class DeviceRequest:
     seed: int = 0
     trace: bool = False
     size_bytes: int = 0
+    contents: bool = True
 
 
 class DeviceUnderTest(Protocol):

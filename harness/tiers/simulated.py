@@ -202,6 +202,7 @@ class SimulatedBench(ModelledBench):
             cell_bytes=RECORD_BYTES,
             kept_bytes=CONTENT.itemsize,
             pool=self._pool,
+            has_contents=request.contents,
         )
         self._check_room(request.device, storage.capacity_bytes, request.needed_bytes)
         yield SimulatedDevice(storage, stack.device, stack.host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,25 +43,41 @@ def test_an_interrupted_run_publishes_the_same_bytes(
     assert len(whole) > 15
     (checkout.journal / "grace_hash_join" / "simulated" / "journal.jsonl").unlink()
     with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
-        run_point = session.experiment.run_point
+        run_batch = session.experiment.run_batch
         count = 0
 
-        def fail_on_the_seventh(*arguments: Any) -> Any:
+        def fail_on_the_seventh(*arguments: Any) -> Iterator[Any]:
             nonlocal count
-            count += 1
-            if count == 7:
-                raise HarnessError("something broke")
-            return run_point(*arguments)
+            for measured in run_batch(*arguments):
+                count += 1
+                if count == 7:
+                    raise HarnessError("something broke")
+                yield measured
 
-        monkeypatch.setattr(session.experiment, "run_point", fail_on_the_seventh)
+        monkeypatch.setattr(session.experiment, "run_batch", fail_on_the_seventh)
         with pytest.raises(HarnessError, match="something broke"):
             session.run()
-        assert 1 <= len(session.results.table) < len(session.points)
+        assert 6 <= len(session.results.table) < len(session.points)
     monkeypatch.undo()
     with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
         session.run()
         session.publish()
     assert published(checkout) == whole
+
+
+def test_workers_do_not_change_the_bytes(checkout: Project) -> None:
+    """Which point joins and which repeats it is decided before anybody works."""
+    found = []
+    for workers in (1, 5):
+        with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+            session.bench.parallel = workers
+            results = session.run()
+        folder = checkout.journal / "grace_hash_join" / "simulated"
+        traces = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+        found.append((results.table.to_csv(), results.series, traces))
+        (folder / "journal.jsonl").unlink()
+    assert found[0] == found[1]
+    assert found[0][2]
 
 
 def keys(checkout: Project, **more: Any) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +84,12 @@ class Flaky:
     def __init__(self, failures: int) -> None:
         self.left = failures
 
-    def run_point(self, *_: Any) -> Measurement:
-        if self.left:
-            self.left -= 1
-            raise InvalidRun("replies left late")
-        return Measurement({"elapsed_s": 1.0})
+    def run_batch(self, points: Sequence[Point], *_: Any) -> Iterator[Measurement]:
+        for _each in points:
+            if self.left:
+                self.left -= 1
+                raise InvalidRun("replies left late")
+            yield Measurement({"elapsed_s": 1.0})
 
 
 @pytest.mark.parametrize(("failures", "ends_well"), [(0, True), (3, True), (4, False)])
@@ -97,12 +99,12 @@ def test_an_invalid_run_is_repeated_but_not_for_ever(
     with open_session(checkout, "grace_hash_join", "simulated") as session:
         flaky = Flaky(failures)
         session.experiment = flaky  # type: ignore[assignment]
-        point = Point(Cell(device="hdd"), "a point")
+        points = [Point(Cell(device=name), f"on {name}") for name in ("hdd", "ssd")]
         if ends_well:
-            assert session._measure(point, checkout.raw).metrics == {"elapsed_s": 1.0}
+            assert [point for point, _ in session._measured(points)] == points
         else:
-            with pytest.raises(InvalidRun, match="a point: replies left late"):
-                session._measure(point, checkout.raw)
+            with pytest.raises(InvalidRun, match="on hdd: replies left late"):
+                next(session._measured(points))
 
 
 @pytest.mark.clock

@@ -51,6 +51,21 @@ def test_a_changed_file_is_refused(smoke: JoinInputs, raw: Path, tmp_path: Path)
         tpch.join_inputs(tmp_path, "smoke")
 
 
+def test_a_file_that_changes_is_checked_again(smoke: JoinInputs, raw: Path, tmp_path: Path) -> None:
+    """Although it was read before: a process checks what has not changed once."""
+    shutil.copytree(raw / "tpch", tmp_path / "tpch")
+    before = tpch.join_inputs(tmp_path, "smoke")
+    assert tpch.join_inputs(tmp_path, "smoke").orders is before.orders
+    file = tmp_path / "tpch" / "smoke" / "orders.records"
+    data = bytearray(file.read_bytes())
+    data[1000] ^= 1
+    changed = file.with_name("changed")
+    changed.write_bytes(data)
+    changed.replace(file)
+    with pytest.raises(DataCorrupted, match="delete"):
+        tpch.join_inputs(tmp_path, "smoke")
+
+
 def test_unknown_scale() -> None:
     with pytest.raises(UnknownName, match="paper, small, smoke"):
         tpch.scale_factor("huge")

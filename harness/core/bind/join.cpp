@@ -48,6 +48,12 @@ nb::dict user_result(const join::UserResult& r) {
   return out;
 }
 
+nb::list user_results(const std::vector<join::UserResult>& results) {
+  nb::list out;
+  for (const join::UserResult& r : results) out.append(user_result(r));
+  return out;
+}
+
 }  // namespace
 
 void bind_join(nb::module_& m) {
@@ -59,21 +65,41 @@ void bind_join(nb::module_& m) {
   bind_parameters<join::UserJob>(m, "UserJob",
                                  "One user's inputs on the device, and its space for partitions.");
 
+  nb::class_<join::Transcript>(m, "JoinTranscript",
+                               "What synchronous joins did, without their data.")
+      .def(nb::init<>());
+
   m.def(
       "run_joins",
       [](io::Storage& storage, const join::JoinSpec& spec, const std::vector<join::UserJob>& jobs,
-         const Cancel& cancel) {
+         const Cancel& cancel, join::Transcript* transcript) {
         std::vector<join::UserResult> results;
         {
           const nb::gil_scoped_release release;
-          results = join::run_joins(storage, spec, jobs, cancel);
+          results = join::run_joins(storage, spec, jobs, cancel, transcript);
         }
-        nb::list out;
-        for (const join::UserResult& r : results) out.append(user_result(r));
-        return out;
+        return user_results(results);
       },
-      "storage"_a, "spec"_a, "jobs"_a, "cancel"_a,
-      "Runs one join per job, side by side; one result dictionary per job. Releases the GIL.");
+      "storage"_a, "spec"_a, "jobs"_a, "cancel"_a, "transcript"_a = nb::none(),
+      "Runs one join per job, side by side; one result dictionary per job. Releases the GIL.\n\n"
+      "`transcript`: is made of it. Raises BadParameter for one if queue_depth is not 1.");
+
+  m.def(
+      "repeat_joins",
+      [](io::Storage& storage, const join::JoinSpec& spec, const std::vector<join::UserJob>& jobs,
+         const Cancel& cancel, const join::Transcript& transcript) {
+        std::vector<join::UserResult> results;
+        {
+          const nb::gil_scoped_release release;
+          results = join::repeat_joins(storage, spec, jobs, cancel, transcript);
+        }
+        return user_results(results);
+      },
+      "storage"_a, "spec"_a, "jobs"_a, "cancel"_a, "transcript"_a,
+      "What run_joins would give, of the steps of a transcript: on a storage without contents. "
+      "Releases the GIL.\n\n"
+      "Raises BadParameter for a storage with contents, or if the joins differ from the "
+      "transcript's in more than CPU times and `trace`.");
 
   m.def(
       "scratch_bytes_needed",

@@ -101,14 +101,14 @@ void bind_storage(nb::module_& m) {
           "__init__",
           [](io::VirtualStorage* self, const DeviceParameters& device,
              const host::HostParameters& host, std::int64_t cell_bytes, std::int64_t kept_bytes,
-             std::shared_ptr<io::ChunkPool> pool) {
+             std::shared_ptr<io::ChunkPool> pool, bool has_contents) {
             if (!pool) pool = std::make_shared<io::ChunkPool>();
-            new (self)
-                io::VirtualStorage([&](Host& events) { return make_device(device, events); }, host,
-                                   Bytes{cell_bytes}, Bytes{kept_bytes}, std::move(pool));
+            new (self) io::VirtualStorage([&](Host& events) { return make_device(device, events); },
+                                          host, Bytes{cell_bytes}, Bytes{kept_bytes},
+                                          std::move(pool), has_contents);
           },
           "device"_a, "host"_a, nb::kw_only(), "cell_bytes"_a = 512, "kept_bytes"_a = 512,
-          "pool"_a = nb::none())
+          "pool"_a = nb::none(), "has_contents"_a = true)
       .def(
           "mount",
           [](io::VirtualStorage& s, std::int64_t offset_bytes, const ByteArray& cells) {

@@ -53,6 +53,8 @@ class Storage {
   virtual ~Storage() = default;
   [[nodiscard]] virtual Bytes capacity() const = 0;
   [[nodiscard]] virtual Bytes block() const = 0;
+  // Without contents transfers take their time and leave their buffers as they are.
+  [[nodiscard]] virtual bool has_contents() const { return true; }
   // Runs one body per user side by side, each with a channel of the given depth, and returns when
   // all have ended. The first error of any of them ends the others and is thrown from here.
   virtual void run(std::uint32_t users, std::uint32_t depth, const Body& body,

@@ -10,18 +10,18 @@ namespace flashlab::io {
 class VirtualStorage::VirtualChannel final : public Channel, private host::IoOwner {
  public:
   VirtualChannel(VirtualStorage& storage, std::uint32_t user, std::uint32_t depth)
-      : machine_(storage.machine_), content_(storage.content_), user_(user), depth_(depth) {}
+      : machine_(storage.machine_),
+        content_(storage.content_),
+        has_contents_(storage.has_contents_),
+        user_(user),
+        depth_(depth) {}
 
   void submit(const Transfer& t) override {
     FLASHLAB_CHECK(outstanding_ < depth_);
     FLASHLAB_CHECK(t.offset >= Bytes{0} &&
                    t.offset + Bytes{static_cast<std::int64_t>(t.buffer.size())} <=
                        machine_.device().capacity());
-    if (t.op == Op::write) {
-      content_.write(t.offset, t.buffer);
-    } else {
-      content_.read(t.offset, t.buffer);
-    }
+    if (has_contents_) move(t);
     settle(machine_.parameters().submit_cpu);
     ++outstanding_;
     const Request request{t.op, to_lba(t.offset),
@@ -50,6 +50,14 @@ class VirtualStorage::VirtualChannel final : public Channel, private host::IoOwn
   void compute(Nanos cpu) override { owed_ += cpu; }
 
  private:
+  void move(const Transfer& t) {
+    if (t.op == Op::write) {
+      content_.write(t.offset, t.buffer);
+    } else {
+      content_.read(t.offset, t.buffer);
+    }
+  }
+
   void io_done(std::uint32_t cookie) override {
     completed_.push_back(cookie);
     machine_.wake(user_);
@@ -63,6 +71,7 @@ class VirtualStorage::VirtualChannel final : public Channel, private host::IoOwn
 
   host::Machine& machine_;
   ContentStore& content_;
+  bool has_contents_;
   std::uint32_t user_;
   std::uint32_t depth_;
   std::uint32_t outstanding_ = 0;
@@ -71,8 +80,11 @@ class VirtualStorage::VirtualChannel final : public Channel, private host::IoOwn
 };
 
 VirtualStorage::VirtualStorage(const MakeDevice& make_device, const host::HostParameters& host,
-                               Bytes cell, Bytes kept, std::shared_ptr<ChunkPool> pool)
-    : machine_(make_device, host), content_(capacity(), cell, kept, std::move(pool)) {}
+                               Bytes cell, Bytes kept, std::shared_ptr<ChunkPool> pool,
+                               bool has_contents)
+    : machine_(make_device, host),
+      content_(capacity(), cell, kept, std::move(pool)),
+      has_contents_(has_contents) {}
 
 VirtualStorage::~VirtualStorage() = default;
 

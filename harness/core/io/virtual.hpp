@@ -18,11 +18,12 @@ class VirtualStorage final : public Storage {
   using MakeDevice = host::Machine::MakeDevice;
 
   VirtualStorage(const MakeDevice& make_device, const host::HostParameters& host, Bytes cell,
-                 Bytes kept, std::shared_ptr<ChunkPool> pool);
+                 Bytes kept, std::shared_ptr<ChunkPool> pool, bool has_contents = true);
   ~VirtualStorage() override;
 
   [[nodiscard]] Bytes capacity() const override { return machine_.device().capacity(); }
   [[nodiscard]] Bytes block() const override { return Bytes{512}; }
+  [[nodiscard]] bool has_contents() const override { return has_contents_; }
   void run(std::uint32_t users, std::uint32_t depth, const Body& body,
            const Cancel& cancel) override;
 
@@ -39,6 +40,7 @@ class VirtualStorage final : public Storage {
 
   host::Machine machine_;
   ContentStore content_;
+  bool has_contents_;
 };
 
 }  // namespace flashlab::io

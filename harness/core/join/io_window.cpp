@@ -1,16 +1,51 @@
 #include "join/io_window.hpp"
 
 #include <bit>
+#include <utility>
 
 #include "base/check.hpp"
 
 namespace flashlab::join {
 
-IoWindow::IoWindow(io::Channel& channel, std::uint32_t depth, std::uint32_t user,
-                   UserResult& result, bool trace)
-    : channel_(channel), depth_(depth), user_(user), result_(result), trace_(trace) {
-  flights_.resize(depth);
-  for (Tag tag = depth; tag > 0; --tag) free_tags_.push_back(tag - 1);
+IoWindow::IoWindow(io::Channel& channel, const JoinSpec& spec, std::uint32_t user,
+                   UserResult& result, std::vector<Step>* noted)
+    : channel_(channel),
+      depth_(spec.queue_depth),
+      cpu_(spec.cpu),
+      user_(user),
+      result_(result),
+      trace_(spec.trace),
+      noted_(noted) {
+  flights_.resize(depth_);
+  for (Tag tag = depth_; tag > 0; --tag) free_tags_.push_back(tag - 1);
+}
+
+void IoWindow::compute(const Work& work) {
+  if (noted_ != nullptr) not_noted_ += work;
+  channel_.compute(work.cost(cpu_));
+}
+
+void IoWindow::enter(Phase phase) {
+  note({.kind = Step::Kind::enter, .phase = phase});
+  const Nanos now = channel_.now();
+  if (std::exchange(began_, true)) times_[static_cast<std::size_t>(phase_)] += now - entered_;
+  phase_ = phase;
+  entered_ = now;
+}
+
+void IoWindow::finish() {
+  note({.kind = Step::Kind::finish});
+  times_[static_cast<std::size_t>(phase_)] += channel_.now() - entered_;
+  result_.partition = times_[static_cast<std::size_t>(Phase::partition)];
+  result_.repartition = times_[static_cast<std::size_t>(Phase::repartition)];
+  result_.join = times_[static_cast<std::size_t>(Phase::join)] + result_.repartition;
+  result_.elapsed = result_.partition + result_.join;
+}
+
+void IoWindow::note(const Step& step) {
+  if (noted_ == nullptr) return;
+  noted_->push_back(step);
+  noted_->back().work = std::exchange(not_noted_, {});
 }
 
 void IoWindow::start(Op op, Bytes offset, std::span<std::byte> buffer, IoListener& who,
@@ -21,6 +56,9 @@ void IoWindow::start(Op op, Bytes offset, std::span<std::byte> buffer, IoListene
   ++in_flight_;
   const Bytes bytes{static_cast<std::int64_t>(buffer.size())};
   count(op, offset, bytes);
+  note({.kind = op == Op::write ? Step::Kind::write : Step::Kind::read,
+        .offset = offset,
+        .bytes = bytes});
   Flight& flight = flights_[tag];
   flight.who = &who;
   flight.slot = slot;

@@ -1,12 +1,15 @@
-// A user's transfers: at most `depth` in flight, each counted, each answered to whoever started it.
+// All that a user's join asks of the world: transfers, at most `depth` in flight, each counted and
+// answered to whoever started it; CPU time; and what the clock says between phases.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "io/storage.hpp"
 #include "join/spec.hpp"
+#include "join/transcript.hpp"
 
 namespace flashlab::join {
 
@@ -20,8 +23,9 @@ class IoListener {
 
 class IoWindow {
  public:
-  IoWindow(io::Channel& channel, std::uint32_t depth, std::uint32_t user, UserResult& result,
-           bool trace);
+  // `noted`: gets a step for each of these; or nullptr.
+  IoWindow(io::Channel& channel, const JoinSpec& spec, std::uint32_t user, UserResult& result,
+           std::vector<Step>* noted);
   ~IoWindow() { channel_.drain(); }
   IoWindow(const IoWindow&) = delete;
   IoWindow& operator=(const IoWindow&) = delete;
@@ -34,9 +38,11 @@ class IoWindow {
   [[nodiscard]] bool full() const { return in_flight_ == depth_; }
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
 
-  void enter(Phase phase) { phase_ = phase; }
-  [[nodiscard]] Nanos now() { return channel_.now(); }
-  void compute(Nanos cpu) { channel_.compute(cpu); }
+  void compute(const Work& work);
+  // Ends the phase before, if there is one.
+  void enter(Phase phase);
+  // Ends the last phase, and puts all phases' times into the result.
+  void finish();
 
  private:
   struct Flight {
@@ -45,13 +51,20 @@ class IoWindow {
     TraceRow row;
   };
   void count(Op op, Bytes offset, Bytes bytes);
+  void note(const Step& step);
 
   io::Channel& channel_;
   std::uint32_t depth_;
+  CpuCosts cpu_;
   std::uint32_t user_;
   UserResult& result_;
   bool trace_;
+  std::vector<Step>* noted_;
+  Work not_noted_;
+  bool began_ = false;
   Phase phase_ = Phase::partition;
+  Nanos entered_;
+  std::array<Nanos, kPhases> times_;
   std::uint32_t in_flight_ = 0;
   std::vector<Flight> flights_;  // by tag
   std::vector<Tag> free_tags_;

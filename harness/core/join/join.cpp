@@ -88,7 +88,7 @@ class Residents {
 class Join {
  public:
   Join(io::Channel& channel, Bytes block, const JoinSpec& spec, const UserJob& job,
-       std::uint32_t user, UserResult& result)
+       std::uint32_t user, UserResult& result, std::vector<Step>* noted)
       : spec_(spec),
         job_(job),
         block_(block),
@@ -96,7 +96,7 @@ class Join {
         result_(result),
         arena_(plan_.arena),
         table_(area()),
-        window_(channel, spec.queue_depth, user, result, spec.trace),
+        window_(channel, spec, user, result, noted),
         space_(job.scratch, spec.write_buffer) {
     channel.announce(arena_.all());
     result.memory = plan_.memory;
@@ -104,22 +104,16 @@ class Join {
   }
 
   void run() {
-    const Nanos begin = window_.now();
-    Nanos partitioned = begin;
     if (plan_.partitions == 1 && plan_.resident_below == 0) {
       window_.enter(Phase::join);
       join_in_memory(side_of(job_.build), side_of(job_.probe));
     } else {
       window_.enter(Phase::partition);
       auto [build, probe] = plan_.resident_below > 0 ? partition_hybrid() : partition_both();
-      partitioned = window_.now();
       window_.enter(Phase::join);
       for (std::size_t i = 0; i < build.size(); ++i) join_pair(build[i], probe[i], 1);
     }
-    const Nanos end = window_.now();
-    result_.partition = partitioned - begin;
-    result_.join = end - partitioned;
-    result_.elapsed = end - begin;
+    window_.finish();
   }
 
  private:
@@ -158,8 +152,7 @@ class Join {
             static_cast<std::uint32_t>(partitions),
             arena_.take(n * spec_.write_buffer),
             spec_.write_buffer,
-            block_,
-            spec_.cpu.partition};
+            block_};
   }
 
   template <class Place>
@@ -239,15 +232,15 @@ class Join {
 
   void insert(std::span<const Record> records) {
     table_.insert(records);
-    window_.compute(static_cast<std::int64_t>(records.size()) * spec_.cpu.build);
+    window_.compute({.built = static_cast<std::int64_t>(records.size())});
   }
 
   void probe_table(std::span<const Record> records) {
     const Matches found = table_.probe(records);
     result_.matches += found.count;
     result_.checksum += found.checksum;
-    window_.compute(static_cast<std::int64_t>(records.size()) * spec_.cpu.probe +
-                    static_cast<std::int64_t>(found.count) * spec_.cpu.match);
+    window_.compute({.probed = static_cast<std::int64_t>(records.size()),
+                     .matched = static_cast<std::int64_t>(found.count)});
   }
 
   void join_pair(Partition& first, Partition& second, std::int64_t level) {
@@ -291,7 +284,6 @@ class Join {
   void repartition(Partition& build, Partition& probe, std::int64_t level) {
     ++result_.overflows;
     window_.enter(Phase::repartition);
-    const Nanos begin = window_.now();
     const std::int64_t partitions =
         std::clamp<std::int64_t>(partitions_for(build.records, plan_.capacity), 2,
                                  std::max<std::int64_t>(plan_.partitions, 2));
@@ -300,7 +292,6 @@ class Join {
     give_back(build);
     Partitions probes = split(side_of(probe), partitions, hash);
     give_back(probe);
-    result_.repartition += window_.now() - begin;
     window_.enter(Phase::join);
     for (std::size_t i = 0; i < builds.size(); ++i) join_pair(builds[i], probes[i], level + 1);
   }
@@ -348,7 +339,8 @@ Bytes scratch_needed(const JoinSpec& spec, const Relation& build, const Relation
 }
 
 std::vector<UserResult> run_joins(io::Storage& storage, const JoinSpec& spec,
-                                  std::span<const UserJob> jobs, const Cancel& cancel) {
+                                  std::span<const UserJob> jobs, const Cancel& cancel,
+                                  Transcript* transcript) {
   require(!jobs.empty(), "users: there must be at least one");
   for (const UserJob& job : jobs) {
     (void)make_plan(spec, job.build.records, storage.block());
@@ -357,12 +349,15 @@ std::vector<UserResult> run_joins(io::Storage& storage, const JoinSpec& spec,
             "the inputs and the space for partitions do not fit the device");
   }
   std::vector<UserResult> results(jobs.size());
+  if (transcript != nullptr) transcript->begin(spec, jobs, storage.block());
   storage.run(
       static_cast<std::uint32_t>(jobs.size()), spec.queue_depth,
       [&](std::uint32_t user, io::Channel& channel) {
-        Join(channel, storage.block(), spec, jobs[user], user, results[user]).run();
+        std::vector<Step>* noted = transcript == nullptr ? nullptr : &transcript->steps(user);
+        Join(channel, storage.block(), spec, jobs[user], user, results[user], noted).run();
       },
       cancel);
+  if (transcript != nullptr) transcript->end(results);
   return results;
 }
 

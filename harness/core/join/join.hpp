@@ -11,13 +11,16 @@
 #include "io/storage.hpp"
 #include "join/plan.hpp"
 #include "join/spec.hpp"
+#include "join/transcript.hpp"
 
 namespace flashlab::join {
 
 // Runs one join per job, side by side as users of the storage. Result i belongs to job i.
-// Throws OperatingError; nothing outside the jobs' scratch spaces is written.
+// `transcript`: is made of it, to be repeated on other machines; or nullptr. Throws OperatingError;
+// nothing outside the jobs' scratch spaces is written.
 std::vector<UserResult> run_joins(io::Storage& storage, const JoinSpec& spec,
-                                  std::span<const UserJob> jobs, const Cancel& cancel);
+                                  std::span<const UserJob> jobs, const Cancel& cancel,
+                                  Transcript* transcript = nullptr);
 
 // Scratch space that a job needs at most if no pair overflows: both inputs once more, and for each
 // partition a last unit that is not full.

@@ -9,14 +9,12 @@
 namespace flashlab::join {
 
 PartitionWriter::PartitionWriter(IoWindow& window, Space& space, std::uint32_t partitions,
-                                 std::span<std::byte> memory, Bytes unit, Bytes block,
-                                 Nanos cpu_per_record)
+                                 std::span<std::byte> memory, Bytes unit, Bytes block)
     : window_(window),
       space_(space),
       memory_(memory),
       unit_(static_cast<std::size_t>(unit.count())),
       block_(static_cast<std::size_t>(block.count())),
-      cpu_per_record_(cpu_per_record),
       buffers_(memory.size() / unit_),
       open_(partitions),
       partitions_(partitions) {
@@ -58,7 +56,7 @@ void PartitionWriter::flush(std::uint32_t partition) {
                     static_cast<std::int64_t>(used / sizeof(Record))};
   partitions_[partition].pieces.push_back(piece);
   here.next = nullptr;
-  window_.compute(std::exchange(records_not_charged_, 0) * cpu_per_record_);
+  window_.compute({.partitioned = std::exchange(records_not_charged_, 0)});
   window_.start(Op::write, piece.offset, {begin, size}, *this, here.buffer);
 }
 

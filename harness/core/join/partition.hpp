@@ -28,7 +28,7 @@ class PartitionWriter final : private IoListener {
   // `memory` holds buffers_needed() buffers of `unit` bytes; the device is written in multiples of
   // `block`.
   PartitionWriter(IoWindow& window, Space& space, std::uint32_t partitions,
-                  std::span<std::byte> memory, Bytes unit, Bytes block, Nanos cpu_per_record);
+                  std::span<std::byte> memory, Bytes unit, Bytes block);
 
   // One per partition, and one more per write that may be under way while the next buffer fills.
   static std::int64_t buffers_needed(std::int64_t partitions, std::uint32_t depth) {
@@ -54,7 +54,6 @@ class PartitionWriter final : private IoListener {
   std::span<std::byte> memory_;
   std::size_t unit_;
   std::size_t block_;
-  Nanos cpu_per_record_;
   std::int64_t records_not_charged_ = 0;
   std::size_t buffers_;
   std::vector<Open> open_;

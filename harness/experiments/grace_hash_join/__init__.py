@@ -6,12 +6,12 @@ whether its I/O goes to a device model in virtual time or to a file or drive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from harness.experiments.base import DriveRole, Point, Study
+from harness.experiments.base import DriveRole, Measurement, Point, Study
 from harness.experiments.grace_hash_join import grid, run
 from harness.experiments.grace_hash_join.agreement import AGREEMENT
 from harness.experiments.grace_hash_join.benchmarks import BENCHMARKS
@@ -36,11 +36,27 @@ class GraceHashJoin(Study):
         """Every combination that a figure, a claim or a variant needs, each once."""
         return grid.points(parameters, bench.devices, what_if=bench.tier == "simulated")
 
+    def batches(self, points: Sequence[Point], tier: str) -> Sequence[Sequence[Point]]:
+        """Simulated, those together whose joins do the same. Users are what takes long."""
+        if tier != "simulated":
+            return super().batches(points, tier)
+        return sorted(run.together(points), key=_users, reverse=True)
+
+    def run_batch(
+        self, points: Sequence[Point], parameters: grid.Parameters, bench: Bench, raw: Path
+    ) -> Iterator[Measurement]:
+        """One joins, the others repeat what it did."""
+        return run.run_together(points, parameters, bench, raw)
+
     def input_digest(self, parameters: grid.Parameters, raw: Path) -> str:
         """Digest of the TPC-H records. Joins them, too, once and before any point needs it."""
         inputs = join_inputs(raw, parameters.scale)
         expected_join(raw, inputs)
         return inputs.digest
+
+
+def _users(points: Sequence[Point]) -> int:
+    return sum(grid.Cell.of(point).users for point in points)
 
 
 EXPERIMENT: Final = GraceHashJoin(grid, agreement=AGREEMENT, benchmarks=BENCHMARKS)

@@ -1,9 +1,13 @@
-"""The run of one point: inputs on the device, one engine per user, results checked."""
+"""The run of one point: inputs on the device, one engine per user, results checked.
+
+On the simulated tier a point may instead repeat a join that was run on another drive or CPU, where
+that is exact (join/transcript.hpp): the same steps, without the data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +61,50 @@ def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measur
 
 def run_point(v: Cell, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
     """The same for a cell."""
+    return _run(v, parameters, bench, raw)
+
+
+def together(points: Sequence[Point]) -> list[list[Point]]:
+    """Those together whose joins do the same, whatever their drives, hosts and CPUs.
+
+    One user's synchronous join depends on its records and its buffers alone. With a deeper queue it
+    goes on with what the drive has done first, and several users compete for it: each of these
+    points stays alone.
+    """
+    groups: dict[Cell, list[Point]] = {}
+    for point in points:
+        cell = Cell.of(point)
+        alone = cell.users > 1 or cell.queue_depth > 1
+        path = cell if alone else replace(cell, device="", variant="")
+        groups.setdefault(path, []).append(point)
+    return list(groups.values())
+
+
+def run_together(
+    points: Sequence[Point], parameters: Parameters, bench: Bench, raw: Path
+) -> Iterator[Measurement]:
+    """What `run` gives of each of such points. The first one joins, the others repeat its steps."""
+    first, *others = points
+    if not others:
+        yield run(first, parameters, bench, raw)
+        return
+    transcript = _core.JoinTranscript()
+    yield _run(Cell.of(first), parameters, bench, raw, noted=transcript)
+    for point in others:
+        measured = _run(Cell.of(point), parameters, bench, raw, repeated=transcript)
+        yield replace(measured, about={"repeats": first.id})
+
+
+def _run(
+    v: Cell,
+    parameters: Parameters,
+    bench: Bench,
+    raw: Path,
+    *,
+    noted: _core.JoinTranscript | None = None,
+    repeated: _core.JoinTranscript | None = None,
+) -> Measurement:
+    """`noted`: is made of the joins; `repeated`: they are those of this transcript."""
     inputs = join_inputs(raw, v.scale)
     records = len(inputs.orders), len(inputs.lineitem)
     layout = _layout(*records, _spec(v, CpuCosts()), v.users)
@@ -68,13 +116,17 @@ def run_point(v: Cell, parameters: Parameters, bench: Bench, raw: Path) -> Measu
             overrides=variant.overrides if variant else {},
             seed=v.repetition,
             trace=_is_traced(v),
+            contents=repeated is None,
         )
     ) as device:
         device.place(layout.orders, inputs.orders)
         device.place(layout.lineitem, inputs.lineitem)
         device.begin()
-        jobs = _jobs(inputs, layout)
-        users = _core.run_joins(device.storage, _spec(v, device.cpu), jobs, bench.cancel)
+        spec, jobs = _spec(v, device.cpu), _jobs(inputs, layout)
+        if repeated is None:
+            users = _core.run_joins(device.storage, spec, jobs, bench.cancel, noted)
+        else:
+            users = _core.repeat_joins(device.storage, spec, jobs, bench.cancel, repeated)
         _check(users, inputs, raw)
         metrics = {**_metrics(users), **device.counters(), **_theory(v, inputs, device)}
         return Measurement(metrics, _histograms(users), _trace(users), device.block_trace)
@@ -130,7 +182,10 @@ def _jobs(inputs: JoinInputs, layout: _Layout) -> list[_core.UserJob]:
 
 
 def _check(users: Sequence[Mapping[str, Any]], inputs: JoinInputs, raw: Path) -> None:
-    """Every user's result is that of an independent join of the same input."""
+    """Every user's result is that of an independent join of the same input.
+
+    Of a repetition it is the result of the join that it repeats.
+    """
     expected = expected_join(raw, inputs)
     for number, user in enumerate(users):
         found = (user["matches"], user["checksum"])
