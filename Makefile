@@ -25,6 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # On all processors, the longest first; tests of one group in turn.
 TOGETHER := $(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder --durations 12 --durations-min 8
 ONLY ?=
+BESIDE ?=
 SCALE ?= paper
 DIR ?=
 
@@ -107,8 +108,8 @@ commands: env ## docs/commands.md, from the command line itself
 lab: env ## JupyterLab in notebooks/
 	@$(BIN)/jupyter lab --notebook-dir=notebooks --ip=127.0.0.1
 
-bench: env ## measures the project's figures into build/bench.json; ONLY=<group> one of them
-	@$(BIN)/harness bench --only "$(ONLY)"
+bench: env ## measures the project's figures into build/bench.json; ONLY=<group> one of them; BESIDE="mqsim=FOLDER"
+	@$(BIN)/harness bench --only "$(ONLY)" $(addprefix --beside ,$(BESIDE))
 
 release: env ## one archive of what is committed: sources, recorded data, RO-Crate
 	@$(BIN)/harness release

@@ -8,8 +8,9 @@ in.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -41,21 +42,33 @@ def groups() -> list[str]:
     return list(dict.fromkeys([*(group for found in studies for group in found), *_OURS]))
 
 
-def _measures(group: str) -> Iterator[Measure]:
+def _check_beside(checkouts: Mapping[str, Path]) -> None:
+    """Raises UnknownName for a program beside which no study measures itself."""
+    known = {name for study in experiments.names() for name in experiments.find(study).beside}
+    for name in checkouts:
+        if name not in known:
+            raise UnknownName("program to be measured beside", name, known)
+
+
+def _measures(group: str, checkouts: Mapping[str, Path]) -> Iterator[Measure]:
     """What measures a group, in order."""
     for module in _OURS.get(group, ()):
         yield import_module(module).measure
     for name in experiments.names():
         for measure in experiments.find(name).benchmarks.get(group, ()):
-            yield _of_study(name, measure)
+            yield _of_study(name, measure, checkouts)
 
 
-def _of_study(name: str, measure: Benchmark) -> Measure:
-    return lambda project, console: measure(StudyRuns(project, name), console)
+def _of_study(name: str, measure: Benchmark, checkouts: Mapping[str, Path]) -> Measure:
+    return lambda project, console: measure(StudyRuns(project, name, checkouts), console)
 
 
-def run(project: Project, only: str, console: Console) -> None:
-    """Measures one group, or all of them, into build/bench.json; other groups' records stay."""
+def run(project: Project, only: str, console: Console, checkouts: Mapping[str, Path]) -> None:
+    """Measures one group, or all of them, into build/bench.json; other groups' records stay.
+
+    `checkouts`: of other people's programs, by name; beside these, too. Raises UnknownName.
+    """
+    _check_beside(checkouts)
     known = groups()
     if only and only not in known:
         raise UnknownName("benchmark group", only, known)
@@ -63,7 +76,7 @@ def run(project: Project, only: str, console: Console) -> None:
     records = json.loads(path.read_text()) if path.is_file() else []
     for group in [only] if only else known:
         figures = []
-        for measure in _measures(group):
+        for measure in _measures(group, checkouts):
             for figure in measure(project, console):
                 figures.append(figure)
                 console.print(figure.line())

@@ -505,12 +505,19 @@ def release(
 @app.command()
 def bench(
     only: Annotated[str, typer.Option(help="one group")] = "",
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FOLDER", help="a checkout of another program, to be measured beside ours"
+        ),
+    ] = None,
 ) -> None:
     """Measures the project's figures into build/bench.json."""
     from harness import benchmarks
     from harness.paths import find_project
 
-    benchmarks.run(find_project(), only, terminal())
+    checkouts = {name: Path(folder) for name, folder in pairs(beside, "--beside").items()}
+    benchmarks.run(find_project(), only, terminal(), checkouts)
 
 
 def _with_data_sheet(name: str) -> list[tuple[str, DeviceProfile]]:

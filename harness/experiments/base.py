@@ -180,6 +180,11 @@ class Runs(Protocol):
         """The study's."""
         ...
 
+    @property
+    def beside(self) -> Mapping[str, Path]:
+        """Checkouts of other people's programs that a user has at hand, by their names."""
+        ...
+
     def open(self, tier: str, **options: Any) -> AbstractContextManager[Session]:
         """A session of the study on a tier; options as a user gives them. Raises HarnessError."""
         ...
@@ -286,6 +291,8 @@ class Experiment(Protocol):
     calibration: Calibration | None
     benchmarks: Mapping[str, Sequence[Benchmark]]
     """By the name of their group in `make bench`, which is the study's unless it is about more."""
+    beside: Sequence[str]
+    """Other people's programs that these can be measured beside, from checkouts (Runs.beside)."""
     roles: Sequence[DriveRole]
     servers: Sequence[str]
     """Which database servers it starts where the kernel is real: postgres, mysql."""
@@ -402,11 +409,13 @@ class Study:
         agreement: Agreement | None = None,
         calibration: Calibration | None = None,
         benchmarks: Mapping[str, Sequence[Benchmark]] = MappingProxyType({}),
+        beside: Sequence[str] = (),
     ) -> None:
         self._grid = grid
         self.agreement = agreement
         self.calibration = calibration
         self.benchmarks = benchmarks
+        self.beside = beside
 
     @staticmethod
     def room(cell: Any, /) -> int:

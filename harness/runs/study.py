@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -31,6 +33,7 @@ class StudyRuns:
 
     project: Project
     name: str
+    beside: Mapping[str, Path] = field(default_factory=dict)
 
     def open(self, tier: str, **options: Any) -> AbstractContextManager[Session]:
         """A session on a tier; options as in session.Options. Raises HarnessError."""

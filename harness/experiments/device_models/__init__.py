@@ -22,4 +22,4 @@ class DeviceModels(Study):
     runs = MappingProxyType({"simulated": run.run})
 
 
-EXPERIMENT: Final = DeviceModels(grid, benchmarks=BENCHMARKS)
+EXPERIMENT: Final = DeviceModels(grid, benchmarks=BENCHMARKS, beside=("mqsim",))

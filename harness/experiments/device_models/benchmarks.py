@@ -6,6 +6,7 @@ import multiprocessing
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -20,20 +21,24 @@ from rich.console import Console
 from harness.devices import waf_theory
 from harness.devices.model import Device, Job
 from harness.devices.profiles import NamedRange
-from harness.errors import BadProfile
+from harness.errors import BadProfile, HarnessError
 from harness.experiments.base import Runs
+from harness.experiments.device_models import mqsim
 from harness.experiments.device_models.data_sheets import measure_data_sheets
 from harness.goals import Goal
 from harness.paths import Project
 from harness.workloads import traces
 
 _COMMAND: Final = "make bench ONLY=device_models"
+_BESIDE_COMMAND: Final = f"{_COMMAND} BESIDE=mqsim=FOLDER"
 _RUNS: Final = 5
 _BASE: Final = "samsung_980_1tb"
 _UNIT: Final = 4096
 _SPARE_FACTORS: Final = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4)
 _BLOCK_PAGES: Final = 256
 _CHOICES: Final = 10
+_MQSIM_REQUESTS: Final = 200_000
+_MODEL_REQUESTS: Final = 4_000_000
 _T = TypeVar("_T")
 
 PLAIN: Final = {
@@ -67,6 +72,7 @@ def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     yield _streams(folder)
     yield from measure_data_sheets(project)
     yield from _speed(folder)
+    yield from beside_mqsim(folder, runs.beside.get("mqsim"))
     yield from _preconditioning(folder)
     yield _grid(folder)
     yield _trace_memory(folder, project)
@@ -218,6 +224,80 @@ def _speed(folder: Path) -> Iterator[Goal]:
     )
     yield figure("memory per logical block", "B", "<= 12", "bytes_per_block")
     yield Goal("sequential writes", "blocks/s", ">= 50e6", _COMMAND, sequential)
+
+
+def _on_mqsims_drive(
+    folder: Path, drive: mqsim.SimulatedDrive, requests: int, seed: int
+) -> tuple[mqsim.Speed, int]:
+    """MQSim's job on our model, and the memory of its process before there was a drive."""
+    before = _peak_bytes()
+    overrides = {
+        **PLAIN,
+        "capacity": f"{drive.logical_bytes} B",
+        "overprovision": str(drive.physical_bytes / drive.logical_bytes - 1),
+        "page": f"{drive.page_bytes} B",
+        "map_unit": f"{drive.page_bytes} B",
+        "pages_per_block": str(drive.pages_per_block),
+        "channels": str(drive.channels),
+        "dies_per_channel": str(drive.dies_per_channel),
+        "reserve_blocks": str(drive.free_blocks),
+        "write_buffer": f"{drive.buffer_bytes} B",
+        "read_page": f"{drive.read_us} us",
+        "program_page": f"{drive.program_us} us",
+        "erase_block": f"{drive.erase_us} us",
+        "channel_rate": f"{drive.channel_mb_per_s} MB/s",
+        "link_rate": f"{drive.link_gb_per_s} GB/s",
+    }
+    device = Device.from_profile(folder, _BASE, overrides)
+    device.precondition(fill_ratio=drive.written_bytes / drive.logical_bytes, overwrites=4)
+    # As much as the buffer holds, so that it is full when the measured part begins.
+    for part in (drive.buffer_bytes // drive.page_bytes, requests):
+        begin_s = time.process_time()
+        job = Job(
+            block_bytes=drive.page_bytes,
+            end_bytes=drive.written_bytes,
+            requests=part,
+            queue_depth=drive.depth,
+            seed=seed,
+        )
+        run = device.run(job)
+        used_s = time.process_time() - begin_s
+    return mqsim.Speed(requests / used_s, _peak_bytes(), run.waf), before
+
+
+def beside_mqsim(folder: Path, checkout: Path | None) -> Iterator[Goal]:
+    """MQSim and our model in turn; of memory, ours without the interpreter and its libraries."""
+    drive = mqsim.SimulatedDrive()
+    name = "over MQSim's, 16 GiB, random 8 KiB writes, depth 16, collection, 256 MiB buffer"
+    speed, memory = f"requests per second {name}", f"peak memory that the drive takes {name}"
+    try:
+        if checkout is None:
+            raise HarnessError("needs a checkout of MQSim: harness bench --beside mqsim=FOLDER")
+        with tempfile.TemporaryDirectory(prefix="flashlab-mqsim-") as scratch:
+            (build := Path(scratch) / "build").mkdir()
+            program = mqsim.built(checkout, build)
+            theirs, ours = [], []
+            for seed in range(1, _RUNS + 1):
+                theirs.append(mqsim.run(program, drive, Path(scratch), _MQSIM_REQUESTS, seed))
+                ours.append(_apart(_on_mqsims_drive, folder, drive, _MODEL_REQUESTS, seed))
+    except HarnessError as error:
+        yield Goal(speed, "ratio", ">= 100", _BESIDE_COMMAND, missing=str(error))
+        yield Goal(memory, "ratio", "<= 0.2", _BESIDE_COMMAND, missing=str(error))
+        return
+    context = {
+        "requests_per_s_of_mqsim": [run.requests_per_s for run in theirs],
+        "requests_per_s_of_the_model": [run.requests_per_s for run, _ in ours],
+        "waf_of_mqsim": [run.waf for run in theirs],
+        "waf_of_the_model": [run.waf for run, _ in ours],
+        "peak_MB_of_mqsim": [run.peak_bytes / 1e6 for run in theirs],
+        "peak_MB_of_the_model": [run.peak_bytes / 1e6 for run, _ in ours],
+        "of_these_MB_before_there_was_a_drive": [before / 1e6 for _, before in ours],
+    }
+    pairs = list(zip(theirs, ours, strict=True))
+    ratios = [our.requests_per_s / their.requests_per_s for their, (our, _) in pairs]
+    yield Goal(speed, "ratio", ">= 100", _BESIDE_COMMAND, ratios, context=context)
+    ratios = [(our.peak_bytes - before) / their.peak_bytes for their, (our, before) in pairs]
+    yield Goal(memory, "ratio", "<= 0.2", _BESIDE_COMMAND, ratios, context=context)
 
 
 def _steady_512(folder: Path) -> tuple[float, float]:
