@@ -30,7 +30,8 @@ class Goal:
 
     `goal` is a condition such as '>= 5e6', or two joined by ' and '. `samples` are the single runs;
     the value is their median. `missing` says why there is none. `context` is what a reader needs to
-    judge the number (the environment, the two sides of a ratio).
+    judge the number (the environment, the two sides of a ratio). `is_claim`: a paper's, which has
+    its place elsewhere, too.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Goal:
     samples: Sequence[float] = ()
     missing: str = ""
     context: dict[str, Any] = field(default_factory=dict)
+    is_claim: bool = False
 
     @property
     def value(self) -> float | None:
@@ -73,6 +75,8 @@ class Goal:
             "max": max(self.samples) if have else None,
             "command": self.command,
         }
+        if self.is_claim:
+            record["is_claim"] = True
         if self.missing:
             record["reason"] = self.missing
         if self.context:

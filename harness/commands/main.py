@@ -511,11 +511,24 @@ def bench(
             metavar="NAME=FOLDER", help="a checkout of another program, to be measured beside ours"
         ),
     ] = None,
+    document: Annotated[
+        bool,
+        typer.Option(
+            "--document",
+            help="Measure nothing; write what was into docs/validation.md and README.md.",
+        ),
+    ] = False,
 ) -> None:
     """Measures the project's figures into build/bench.json."""
     from harness import benchmarks
     from harness.paths import find_project
 
+    if document:
+        from harness.benchmarks import documented
+
+        for page in documented.update(find_project()):
+            terminal().print(f"written: {page}")
+        return
     checkouts = {name: Path(folder) for name, folder in pairs(beside, "--beside").items()}
     benchmarks.run(find_project(), only, terminal(), checkouts)
 

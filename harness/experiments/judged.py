@@ -21,6 +21,6 @@ def judged(
         goal = within(*row.expected)
         name = f"{runs.name}: {row.place}: {row.statement} (paper: {row.published})"
         if pd.isna(row.value):
-            yield Goal(name, row.unit, goal, command, missing=missing)
+            yield Goal(name, row.unit, goal, command, missing=missing, is_claim=True)
         else:
-            yield Goal(name, row.unit, goal, command, [float(row.value)])
+            yield Goal(name, row.unit, goal, command, [float(row.value)], is_claim=True)

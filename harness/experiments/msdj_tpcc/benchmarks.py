@@ -72,13 +72,21 @@ def _modelled(runs: Runs, console: Console) -> Iterator[Goal]:
         with ThreadPoolExecutor(bench.parallel) as pool:
             found = list(pool.map(one, points))
         elapsed_s = time.monotonic() - begin
-    yield _figure("150 GB, five hours, one mode, two at a time", [t for _, t in found], "< 60", "s")
-    yield _figure(f"150 GB, five hours, {len(points)} points", [elapsed_s], "< 300", "s")
+    took_s = [t for _, t in found]
+    yield _figure("150 GB, five hours, one mode, two at a time", took_s, "<= 240", "s")
+    yield _figure(f"150 GB, five hours, {len(points)} points", [elapsed_s], "", "s")
+    each_us = [took / _transactions(run) * 1e6 for run, took in found]
+    yield _figure("150 GB, a transaction of the model, two at a time", each_us, "<= 30", "us")
     pairs = list(zip(points, found, strict=True))
     table = pd.DataFrame([{**p.values, **run.metrics, "point": p.id} for p, (run, _) in pairs])
     series = {p.id: run.series for p, (run, _) in pairs}
     results = Results("simulated", table, series, lambda _: None)
     yield from judged(runs, results, _COMMAND, "it is decided by another tier or by variants")
+
+
+def _transactions(run: Measurement) -> float:
+    """Those of the measured time: what was before it is work, too, and no excuse."""
+    return sum(v for name, v in run.metrics.items() if name.endswith("_transactions"))
 
 
 def _emulated(runs: Runs) -> Iterator[Goal]:

@@ -1,0 +1,143 @@
+"""Figures of speed in the pages, made from what `make bench` has measured.
+
+    harness bench --document
+
+The records of the groups that build/bench.json has replace those of the same groups in
+data/bench.json, which is kept, with the machine and the commit; the pages are made from that file
+alone, so that anybody can see whether they say what was measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from harness.drives import fingerprint
+from harness.errors import BadParameter
+from harness.paths import Project
+from harness.runs.checkout import commit
+from harness.runs.made_part import MadePart
+from harness.system.files import write_atomically
+
+COMMAND: Final = "harness bench --document"
+_GROUPS: Final = (
+    *("reviewer", "device_models", "grace_hash_join", "sort_merge_join", "trim_fallocate"),
+    *("msdj_tpcc",),
+)
+"""Those that measure speed, in the page's order."""
+
+_READERS: Final = ("make quick", "make env", "make reproduce", "its ")
+"""How figures begin that README has, too: what a command takes."""
+
+_HEADINGS: Final = ("figure", "measured", "lowest to highest", "goal", "holds")
+
+
+def update(project: Project) -> list[Path]:
+    """Takes over what was measured last, and writes the pages. Raises BadParameter if nothing was,
+    DataFolderError for a page without its part.
+    """
+    measured = project.build / "bench.json"
+    if not measured.is_file():
+        raise BadParameter("nothing was measured here: make bench, or make bench ONLY=GROUP")
+    kept = recorded(project)
+    here = {"machine": _machine(), "commit": commit(project), "date": _today()}
+    for group in _GROUPS:
+        figures = [
+            record
+            for record in json.loads(measured.read_text(encoding="utf-8"))
+            if record["group"] == group and not record.get("is_claim")
+        ]
+        if figures:
+            kept[group] = {**here, "figures": [_plain(record) for record in figures]}
+    text = json.dumps(kept, indent=1) + "\n"
+    write_atomically(_file(project), text.encode(), make_folder=True)
+    made = parts(project)
+    for page, part in made.items():
+        MadePart(page, COMMAND).write(part)
+    return list(made)
+
+
+def recorded(project: Project) -> dict[str, Any]:
+    """By group: machine, commit, date, and the figures; empty if nothing was recorded."""
+    file = _file(project)
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found
+
+
+def parts(project: Project) -> dict[Path, str]:
+    """What has to stand in each page, in Markdown."""
+    kept = recorded(project)
+    return {project.validation: _all(kept), project.readme: _for_readers(kept)}
+
+
+def written(page: Path) -> str:
+    """What stands in a page now. Raises DataFolderError if it has no such part."""
+    return MadePart(page, COMMAND).read()
+
+
+def _all(kept: Mapping[str, Any]) -> str:
+    lines: list[str] = []
+    for group in (name for name in _GROUPS if name in kept):
+        of = kept[group]
+        lines += [f"`make bench ONLY={group}`, {_where(of)}:", ""]
+        lines += [_row(_HEADINGS), _row(["---"] * len(_HEADINGS))]
+        lines += [_row(_cells(figure)) for figure in of["figures"]] + [""]
+    return "\n".join(lines) + "\n"
+
+
+def _for_readers(kept: Mapping[str, Any]) -> str:
+    of = kept.get("reviewer", {"figures": []})
+    figures = [
+        f for f in of["figures"] if f["name"].startswith(_READERS) and f["value"] is not None
+    ]
+    if not figures:
+        return "Not measured yet.\n"
+    rows = [_row(["what", "takes"]), _row(["---", "---"])]
+    rows += [_row([f["name"], _amount(f["value"], f["unit"])]) for f in figures]
+    return "\n".join([f"`make bench ONLY=reviewer`, {_where(of)}:", "", *rows, ""])
+
+
+def _cells(figure: Mapping[str, Any]) -> list[str]:
+    if figure["value"] is None:
+        return [figure["name"], f"not measured: {figure['reason']}", "", figure["goal"], ""]
+    spread = ""
+    if figure["min"] != figure["max"]:
+        spread = f"{figure['min']:.3g} to {figure['max']:.3g}"
+    holds = {True: "yes", False: "**no**", None: ""}[figure["holds"]]
+    return [figure["name"], _amount(figure["value"], figure["unit"]), spread, figure["goal"], holds]
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "s" and value >= 100:
+        return f"{int(value) // 60}:{int(value) % 60:02d} min"
+    return f"{value:.3g} {unit}" if unit != "ratio" else f"{value:.3g}"
+
+
+def _where(of: Mapping[str, Any]) -> str:
+    return f"{of['machine']}, {of['date']}, commit {of['commit']}"
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is only for who looks closer: that stays in build/bench.json."""
+    left_out = ("group", "context", "command", "median")
+    return {name: value for name, value in record.items() if name not in left_out}
+
+
+def _machine() -> str:
+    machine = fingerprint.machine()
+    return f"{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}"
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _file(project: Project) -> Path:
+    return project.root / "data" / "bench.json"
+
+
+def _row(cells: list[str] | tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

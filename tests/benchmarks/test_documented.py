@@ -1,0 +1,62 @@
+"""What the pages say of speed is what was measured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+
+from harness.benchmarks import documented
+from harness.errors import BadParameter
+from harness.goals import Goal
+from harness.paths import Project, find_project
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/validation.md"])
+def test_the_pages_are_of_what_is_recorded(page: str) -> None:
+    project = find_project(REPOSITORY)
+    path = project.root / page
+    assert documented.written(path) == documented.parts(project)[path], f"{documented.COMMAND}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "docs").mkdir()
+    for page in ("README.md", "docs/validation.md"):
+        shutil.copy(REPOSITORY / page, tmp_path / page)
+    return Project(tmp_path)
+
+
+def measured(project: Project, *figures: Goal, group: str = "reviewer") -> None:
+    records = [{"group": group, **figure.record()} for figure in figures]
+    project.build.mkdir(exist_ok=True)
+    (project.build / "bench.json").write_text(json.dumps(records))
+
+
+def test_what_was_measured_replaces_its_group_alone(project: Project) -> None:
+    command = "make bench"
+    measured(project, Goal("probe", "1/s", ">= 3", command, [1.0, 2.0, 9.0]), group="msdj_tpcc")
+    documented.update(project)
+    measured(
+        project,
+        Goal("make quick from an empty clone", "s", "<= 360", command, [196.0]),
+        Goal("x: figure 1 (paper: 2)", "ratio", "", command, [2.0], is_claim=True),
+        Goal("beside another", "ratio", ">= 1", command, missing="it is not here"),
+    )
+    documented.update(project)
+    assert set(documented.recorded(project)) == {"msdj_tpcc", "reviewer"}
+    page, readme = (documented.written(p) for p in (project.validation, project.readme))
+    assert "| probe | 2 1/s | 1 to 9 | >= 3 | **no** |" in page
+    assert "| make quick from an empty clone | 3:16 min |  | <= 360 | yes |" in page
+    assert "| beside another | not measured: it is not here |  | >= 1 |  |" in page
+    assert "figure 1" not in page
+    assert "| make quick from an empty clone | 3:16 min |" in readme
+    assert "probe" not in readme
+
+
+def test_nothing_was_measured(project: Project) -> None:
+    with pytest.raises(BadParameter, match="make bench"):
+        documented.update(project)
