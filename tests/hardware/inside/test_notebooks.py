@@ -52,8 +52,8 @@ STUDIES = {
         (
             "drives={ssd: ssd}",
             (
-                "settings={drives: {ssd: {scale_factor: 0.5, work_mem: 1 MiB, preallocation: 4 MiB,"
-                " repetitions: 4, device: 4 GiB, least_scale: paper}}}"
+                "settings={drives: {ssd: {scale_factor: 0.06, work_mem: 256 KiB, preallocation: "
+                "1 MiB, repetitions: 4, device: 1 GiB, least_scale: paper}}}"
             ),
         ),
         (4, 17),
@@ -63,7 +63,7 @@ STUDIES = {
         (
             "drives={ssd: fdp}",
             "journals={ssd: fdp_journal}",
-            "settings={modes: [oj_dwb, dj, msdj], warehouses: 2, measured_s: 60}",
+            "settings={modes: [oj_dwb, dj, msdj], warehouses: 1, measured_s: 30}",
         ),
         (4, 11),
     ),
