@@ -67,14 +67,14 @@ def run_point(v: Cell, parameters: Parameters, bench: Bench, raw: Path) -> Measu
 def together(points: Sequence[Point]) -> list[list[Point]]:
     """Those together whose joins do the same, whatever their drives, hosts and CPUs.
 
-    One user's synchronous join depends on its records and its buffers alone. With a deeper queue it
-    goes on with what the drive has done first, and several users compete for it: each of these
-    points stays alone.
+    A user's synchronous join depends on its records and its buffers alone: several users compete
+    for the drive, but what each of them does is the same whoever comes first. With a deeper queue a
+    join goes on with what the drive has done first: each of these points stays alone.
     """
     groups: dict[Cell, list[Point]] = {}
     for point in points:
         cell = Cell.of(point)
-        alone = cell.users > 1 or cell.queue_depth > 1
+        alone = cell.queue_depth > 1
         path = cell if alone else replace(cell, device="", variant="")
         groups.setdefault(path, []).append(point)
     return list(groups.values())
