@@ -95,7 +95,12 @@ def test_figures_are_drawn_and_claims_judged_once(
         experiment = session.session.experiment
         made_up = Results("simulated", pd.DataFrame({"kind": ["x"]}), {}, lambda _: None)
         session._shown = lab._Shown(session.session, made_up)
-        monkeypatch.setattr(type(experiment), "figures", lambda _, of: drawn.append(of) or {})
+
+        def figures(_: object, results: Results) -> dict[str, object]:
+            drawn.append(results)
+            return {}
+
+        monkeypatch.setattr(type(experiment), "figures", figures)
         for name in experiment.figure_needs:
             session.figure(name)
     finally:
