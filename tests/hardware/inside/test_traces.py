@@ -12,6 +12,8 @@ from hardware.drives import STANDARD, Nvme
 from harness.probes.recorder import Recorder
 
 [NVME] = [drive for drive in STANDARD if isinstance(drive, Nvme)]
+PLACES = ("--direct=1", "--rw=randwrite", "--bs=8k", "--size=64k", "--offset_increment=64k")
+AGAIN = ("--norandommap", "--io_size=40000k")
 WRITERS = 4
 WRITES = 300
 JOB = ("--name=x", "--direct=1", "--rw=randwrite", "--bs=4k", "--size=16m", "--fsync=1")
@@ -32,3 +34,19 @@ def test_flushes_of_several_queues_at_once_are_all_there(script: str, tmp_path: 
         flushes = pq.read_table(tmp_path / "t.parquet").to_pandas().query("op == 'flush'")
         assert len(flushes) + recording.flushes_unseen == recording.counters.flush_ios
         assert flushes.latency_ns.isna().any(), "no two were under way at once"
+
+
+def test_few_places_written_again_and_again_lose_no_row(tmp_path: Path) -> None:
+    """A slow processor is interrupted within a probe again and again: what it skips is told apart
+    by its place, and so is the next one that it skips there.
+    """
+    device = Path(f"/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_{NVME.serial}").resolve(strict=True)
+    writers = (f"--numjobs={WRITERS}", f"--filename={device}")
+    with Recorder(device, tmp_path / "t.parquet", "block_io") as probe:
+        subprocess.run(["fio", "--name=x", *PLACES, *AGAIN, *writers], check=True)
+    recording = probe.recording
+    assert recording is not None
+    assert recording.counters is not None
+    rows = pq.read_table(tmp_path / "t.parquet").to_pandas()
+    assert len(rows[rows.op == "write"]) >= WRITERS * 5000
+    assert rows.latency_ns.isna().any(), "no end or issue was skipped: nothing was tried"
