@@ -23,11 +23,8 @@ from harness.runs.made_part import MadePart
 from harness.system.files import write_atomically
 
 COMMAND: Final = "harness bench --document"
-_GROUPS: Final = (
-    *("reviewer", "device_models", "grace_hash_join", "sort_merge_join", "trim_fallocate"),
-    *("msdj_tpcc",),
-)
-"""Those that measure speed, in the page's order."""
+_FIRST: Final = "reviewer"
+"""The group that the page begins with."""
 
 _READERS: Final = ("make quick", "make env", "make reproduce", "its ")
 """How figures begin that README has, too: what a command takes."""
@@ -44,14 +41,11 @@ def update(project: Project) -> list[Path]:
         raise BadParameter("nothing was measured here: make bench, or make bench ONLY=GROUP")
     kept = recorded(project)
     here = {"machine": _machine(), "commit": commit(project), "date": _today()}
-    for group in _GROUPS:
-        figures = [
-            record
-            for record in json.loads(measured.read_text(encoding="utf-8"))
-            if record["group"] == group and not record.get("is_claim")
-        ]
-        if figures:
-            kept[group] = {**here, "figures": [_plain(record) for record in figures]}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in json.loads(measured.read_text(encoding="utf-8")):
+        if not record.get("is_claim"):
+            found.setdefault(record["group"], []).append(_plain(record))
+    kept |= {group: {**here, "figures": figures} for group, figures in found.items()}
     text = json.dumps(kept, indent=1) + "\n"
     write_atomically(_file(project), text.encode(), make_folder=True)
     made = parts(project)
@@ -80,7 +74,7 @@ def written(page: Path) -> str:
 
 def _all(kept: Mapping[str, Any]) -> str:
     lines: list[str] = []
-    for group in (name for name in _GROUPS if name in kept):
+    for group in sorted(kept, key=lambda name: (name != _FIRST, name)):
         of = kept[group]
         lines += [f"`make bench ONLY={group}`, {_where(of)}:", ""]
         lines += [_row(_HEADINGS), _row(["---"] * len(_HEADINGS))]
@@ -89,7 +83,7 @@ def _all(kept: Mapping[str, Any]) -> str:
 
 
 def _for_readers(kept: Mapping[str, Any]) -> str:
-    of = kept.get("reviewer", {"figures": []})
+    of = kept.get(_FIRST, {"figures": []})
     figures = [
         f for f in of["figures"] if f["name"].startswith(_READERS) and f["value"] is not None
     ]

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -82,7 +83,8 @@ def _execute(project: Project, name: str) -> None:
     try:
         notebooks.execute(project, name, {})
     finally:
-        asyncio.get_event_loop().close()  # which Jupyter has made for this thread
+        with suppress(RuntimeError):  # there is none if nothing was executed
+            asyncio.get_event_loop().close()  # which Jupyter has made for this thread
 
 
 def _write(project: Project, said: Path, console: Console) -> None:
