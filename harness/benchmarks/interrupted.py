@@ -8,6 +8,7 @@ to be the same, byte for byte, and its journals may have no point twice.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -24,6 +25,9 @@ from harness.benchmarks.clones import changed_environment, digests
 from harness.errors import HarnessError
 
 SCALE: Final = "smoke"
+_SUBREAPER: Final = 36
+"""PR_SET_CHILD_SUBREAPER, of the kernel's include/uapi/linux/prctl.h."""
+
 _LONGEST_S: Final = 20.0
 """After which a run is killed, at the latest: the pipeline takes some minutes."""
 
@@ -48,6 +52,7 @@ def kill_often(clone: Path, kills: int, seed: int) -> Outcome:
 
     Raises HarnessError if a run that nobody killed fails.
     """
+    _adopt()
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     whole, killed = clone / "build" / "whole", clone / "build" / "killed"
     _run(clone, whole, after_s=None)
@@ -96,8 +101,9 @@ def _run(clone: Path, folder: Path, after_s: float | None) -> bool:
         try:
             _, said = process.communicate(timeout=after_s)
         except subprocess.TimeoutExpired:
-            kill_tree(process.pid)
+            killed = kill_tree(process.pid)
             process.communicate()
+            _bury(killed - {process.pid})
             return False
     if process.returncode:
         last = said.decode(errors="replace").strip().splitlines()[-1:]
@@ -105,10 +111,32 @@ def _run(clone: Path, folder: Path, after_s: float | None) -> bool:
     return True
 
 
-def kill_tree(pid: int) -> None:
+def _adopt() -> None:
+    """From now on, whoever loses his parent is a child of ours.
+
+    Not every first process of a container ends what is left to it, and DVC takes what is dead and
+    not buried for alive.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def _bury(killed: set[int]) -> None:
+    """Waits until they are gone for good; of children that we have adopted."""
+    left = set(killed)
+    while left:
+        for pid in sorted(left):
+            try:
+                os.waitpid(pid, 0)
+            except ChildProcessError:  # not ours yet, or gone
+                if Path(f"/proc/{pid}").exists():
+                    continue
+            left.discard(pid)
+
+
+def kill_tree(pid: int) -> set[int]:
     """SIGKILL to a child of ours that runs, and to all that it has started, whatever their session.
 
-    They are stopped first, so that none starts another one meanwhile.
+    They are stopped first, so that none starts another one meanwhile. Returns who they were.
     """
     stopped: set[int] = set()
     while more := tree(pid) - stopped:
@@ -119,6 +147,7 @@ def kill_tree(pid: int) -> None:
     for each in stopped:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
+    return stopped
 
 
 def tree(root: int) -> set[int]:
