@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,9 +35,8 @@ def digests(clone: Path) -> dict[str, str]:
     }
 
 
-def different(first: Path, second: Path) -> list[str]:
-    """Files that two clones do not both have, or have otherwise."""
-    one, other = digests(first), digests(second)
+def different(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Of two clones' `digests`: files that not both have, or have otherwise."""
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 

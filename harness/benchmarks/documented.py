@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from harness.drives import fingerprint
 from harness.errors import BadParameter
 from harness.paths import Project
-from harness.runs.checkout import commit
+from harness.runs.checkout import made_here
 from harness.runs.made_part import MadePart
 from harness.system.files import write_atomically
 
@@ -40,7 +38,7 @@ def update(project: Project) -> list[Path]:
     if not measured.is_file():
         raise BadParameter("nothing was measured here: make bench, or make bench ONLY=GROUP")
     kept = recorded(project)
-    here = {"machine": _machine(), "commit": commit(project), "date": _today()}
+    here = made_here(project)
     found: dict[str, list[dict[str, Any]]] = {}
     for record in json.loads(measured.read_text(encoding="utf-8")):
         if not record.get("is_claim"):
@@ -118,15 +116,6 @@ def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is only for who looks closer: that stays in build/bench.json."""
     left_out = ("group", "context", "command", "median")
     return {name: value for name, value in record.items() if name not in left_out}
-
-
-def _machine() -> str:
-    machine = fingerprint.machine()
-    return f"{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}"
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
 
 
 def _file(project: Project) -> Path:

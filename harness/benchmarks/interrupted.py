@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.benchmarks.clones import changed_environment, digests
+from harness.benchmarks.clones import changed_environment, different, digests
 from harness.errors import HarnessError
 
 SCALE: Final = "smoke"
@@ -70,9 +70,7 @@ def kill_often(clone: Path, kills: int, seed: int) -> Outcome:
 
 
 def _look(killed: Path, expected: dict[str, str], outcome: Outcome) -> None:
-    found = digests(killed)
-    names = found.keys() | expected.keys()
-    outcome.different += sorted(n for n in names if found.get(n) != expected.get(n))
+    outcome.different += different(digests(killed), expected)
     outcome.twice += twice(killed / "data" / "journal")
     outcome.completed += 1
 

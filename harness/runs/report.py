@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +13,12 @@ from rich.table import Table
 
 import harness
 from harness import experiments, tiers
-from harness.drives import fingerprint
 from harness.errors import UnknownName
 from harness.experiments.base import Results
 from harness.experiments.obtaining import no_results
 from harness.paths import Project
 from harness.runs import agreement, claims, mutations, notebooks, places, published, summary, times
-from harness.runs.checkout import commit
+from harness.runs.checkout import made_here
 from harness.runs.run_page import inline, template
 from harness.system.files import write_atomically
 from harness.units import format_bytes
@@ -132,7 +130,7 @@ def write(project: Project) -> Path:
     scales = {tier["scale"] for paper in papers for tier in paper["tiers"] if tier["simulated"]}
     text = template("report.html").render(
         version=harness.__version__,
-        made=_made(project),
+        made=made_here(project),
         reduced=sorted(scales) if "paper" not in scales else [],
         papers=papers,
         overview=summary.lines(project),
@@ -148,16 +146,6 @@ def write(project: Project) -> Path:
     )
     write_atomically(page, text.encode(), make_folder=True)
     return page
-
-
-def _made(project: Project) -> dict[str, str]:
-    """When, of which commit, on which machine."""
-    machine = fingerprint.machine()
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(project),
-        "machine": f"{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}",
-    }
 
 
 def _spread(row: Any) -> str:
