@@ -17,7 +17,7 @@ from typing import Any, Final
 from harness.errors import BadParameter
 from harness.paths import Project
 from harness.runs.checkout import made_here
-from harness.runs.made_part import MadePart
+from harness.runs.made_part import MadePart, row
 from harness.system.files import write_atomically
 
 COMMAND: Final = "harness bench --document"
@@ -75,8 +75,8 @@ def _all(kept: Mapping[str, Any]) -> str:
     for group in sorted(kept, key=lambda name: (name != _FIRST, name)):
         of = kept[group]
         lines += [f"`make bench ONLY={group}`, {_where(of)}:", ""]
-        lines += [_row(_HEADINGS), _row(["---"] * len(_HEADINGS))]
-        lines += [_row(_cells(figure)) for figure in of["figures"]] + [""]
+        lines += [row(_HEADINGS), row(["---"] * len(_HEADINGS))]
+        lines += [row(_cells(figure)) for figure in of["figures"]] + [""]
     return "\n".join(lines) + "\n"
 
 
@@ -87,8 +87,8 @@ def _for_readers(kept: Mapping[str, Any]) -> str:
     ]
     if not figures:
         return "Not measured yet.\n"
-    rows = [_row(["what", "takes"]), _row(["---", "---"])]
-    rows += [_row([f["name"], _amount(f["value"], f["unit"])]) for f in figures]
+    rows = [row(["what", "takes"]), row(["---", "---"])]
+    rows += [row([f["name"], _amount(f["value"], f["unit"])]) for f in figures]
     return "\n".join([f"`make bench ONLY=reviewer`, {_where(of)}:", "", *rows, ""])
 
 
@@ -120,7 +120,3 @@ def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _file(project: Project) -> Path:
     return project.root / "data" / "bench.json"
-
-
-def _row(cells: list[str] | tuple[str, ...]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

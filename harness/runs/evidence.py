@@ -21,7 +21,7 @@ from harness.errors import DataFolderError
 from harness.paths import Project
 from harness.runs import claims, mutations, parameters, published, summary
 from harness.runs.claims import Claim, Paper
-from harness.runs.made_part import MadePart
+from harness.runs.made_part import MadePart, row
 from harness.system.files import digest_of, write_atomically
 
 COMMAND: Final = "harness claims --document"
@@ -88,14 +88,14 @@ def _of_paper(project: Project, name: str, paper: Paper, changed_by: Mapping[str
     lines = [f"### {paper.title}", ""]
     lines += [f"`{name}`. {_sentence(paper.reference)}", ""]
     headings = [*_HEADINGS, *run, "could fail"]
-    lines += [_row(headings), _row(["---"] * len(headings))]
+    lines += [row(headings), row(["---"] * len(headings))]
     for claim in paper.claims:
         texts = [claim.place, f'"{claim.words}"' if claim.words else "", _measure(claim)]
         texts += [claim.published, claims.format_range(claim.expected, claim.unit)]
         texts += [_said(verdicts[tier].get(claim.id), claim.unit) for tier in run]
         first = verdicts[run[0]].get(claim.id, {}) if run else {}
         is_reproduced = first.get("verdict") == claims.REPRODUCED
-        lines.append(_row([*texts, _could_fail(claim, changed_by, is_reproduced=is_reproduced)]))
+        lines.append(row([*texts, _could_fail(claim, changed_by, is_reproduced=is_reproduced)]))
     open_ones = list(_open(paper, {tier: verdicts[tier] for tier in run}))
     if open_ones:
         lines += ["", "Not reproduced, or not wholly, and why:", "", *open_ones]
@@ -134,10 +134,6 @@ def _could_fail(claim: Claim, changed_by: Mapping[str, str], *, is_reproduced: b
     if changed_by[claim.id]:
         return f"yes: {changed_by[claim.id]}"
     return "**no**" if is_reproduced else "it does, with any of these changes"
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
 
 
 def _sentence(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,3 +43,8 @@ class MadePart:
         before, _, rest = text.partition(self.begin)
         made, _, after = rest.partition(self.end)
         return before, made, after
+
+
+def row(cells: Sequence[str]) -> str:
+    """A line of a table in Markdown."""
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
