@@ -34,7 +34,8 @@ _LEAST_TIME_NS: Final = 4096
 Waiting = tuple[int, int, int]
 """A request that was issued and whose end nobody saw: key (end << 8 | letter), time, sectors.
 
-A count instead of a time stands for as many requests with the same end in flight together.
+A count instead of a time stands for as many requests with the same end, and the sectors are what
+they have together.
 """
 
 
@@ -92,12 +93,16 @@ def issued_before(value: int, start_ns: int) -> bool:
 
 
 def unseen_rows(schema: pa.Schema, entries: Sequence[Waiting]) -> pa.Table:
-    """Requests that were issued and whose end nobody saw."""
+    """Requests that were issued and whose end nobody saw.
+
+    Of several with the same end no more is known than what they have together.
+    """
     rows: list[dict[str, object]] = []
     for key, value, sectors in entries:
-        op = op_of(key)
-        lba = 0 if op == "flush" else (key >> 8) - sectors
+        op, number = op_of(key), how_many(value)
         issued_ns = value if value >= _LEAST_TIME_NS else None
-        row: dict[str, object] = {"issued_ns": issued_ns, "lba": lba, "sectors": sectors, "op": op}
-        rows += [row] * how_many(value)
+        each, rest = divmod(sectors, number)
+        for size in [each + rest, *[each] * (number - 1)]:
+            lba = 0 if op == "flush" else (key >> 8) - size
+            rows.append({"issued_ns": issued_ns, "lba": lba, "sectors": size, "op": op})
     return pa.Table.from_pylist(rows, schema=schema)

@@ -209,14 +209,14 @@ def test_requests_are_packed_and_unpacked(
 def test_requests_whose_end_was_not_seen() -> None:
     entries = [
         ((100 << 8) | ord("R"), 5000, 8),
-        ((200 << 8) | ord("W"), 2, 16),
+        ((200 << 8) | ord("W"), 2, 40),
         (ord("F"), 7000, 0),
     ]
     rows = block_requests.unseen_rows(block_io.PROBE.schema, entries).to_pylist()
     assert [(r["op"], r["lba"], r["sectors"], r["issued_ns"]) for r in rows] == [
         ("read", 92, 8, 5000),
-        ("write", 184, 16, None),
-        ("write", 184, 16, None),
+        ("write", 180, 20, None),
+        ("write", 180, 20, None),
         ("flush", 0, 0, 7000),
     ]
     assert all(r["latency_ns"] is None and r["completed_ns"] is None for r in rows)
