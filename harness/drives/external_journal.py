@@ -35,7 +35,8 @@ def steps(data: Target, journal: Target, spec: Ext4Spec) -> tuple[Step, Step]:
             f"{data.path} cannot have its own journal beside itself: give two targets"
         )
     whole_journal = spec.journal_bytes or _most_bytes(journal)
-    if whole_journal > journal.size_bytes:
+    written_bytes = filesystems.journal_device_bytes(whole_journal)
+    if written_bytes > journal.size_bytes:
         raise TargetError(
             f"a journal of {format_bytes(whole_journal)} does not fit on {journal.path}, which has "
             f"{format_bytes(journal.size_bytes)}: choose a smaller one"
@@ -43,7 +44,7 @@ def steps(data: Target, journal: Target, spec: Ext4Spec) -> tuple[Step, Step]:
     files = filesystems.make_command(data.path, spec.sized(data.size_bytes), journal=journal.path)
     command = filesystems.journal_command(journal.path, whole_journal)
     return (
-        _step("make a journal", command, whole_journal),
+        _step("make a journal", command, written_bytes),
         _step("make a file system", files, spec.inodes * filesystems.INODE_BYTES),
     )
 
@@ -66,7 +67,8 @@ def external_journal(data: Target, journal: Target, spec: Ext4Spec) -> Iterator[
 
 
 def _most_bytes(journal: Target) -> int:
-    return min(journal.size_bytes, JOURNAL_BLOCKS[1] * BLOCK_BYTES) // _MIB * _MIB
+    room_bytes = journal.size_bytes - filesystems.journal_device_bytes(0)
+    return min(room_bytes, JOURNAL_BLOCKS[1] * BLOCK_BYTES) // _MIB * _MIB
 
 
 def _step(what: str, command: tuple[str, ...], written_bytes: int) -> Step:

@@ -331,15 +331,24 @@ def make_command(
 
 
 def journal_command(target: Path, journal_bytes: int) -> tuple[str, ...]:
-    """mke2fs's arguments for a journal on a device of its own, in its first so many bytes.
+    """mke2fs's arguments for a journal at the beginning of a device of its own.
 
     mke2fs writes zeros over all of it. Raises BadParameter (a size that mke2fs does not allow).
     """
     _check_journal(journal_bytes, BLOCK_BYTES)
+    whole_kib = journal_device_bytes(journal_bytes) // 1024
     return (
         *("mke2fs", "-t", "ext4", "-F", "-q", "-b", str(BLOCK_BYTES), "-O", "journal_dev"),
-        *("-U", _JOURNAL_IDENTITY, str(target), f"{journal_bytes // 1024}k"),
+        *("-U", _JOURNAL_IDENTITY, str(target), f"{whole_kib}k"),
     )
+
+
+def journal_device_bytes(journal_bytes: int) -> int:
+    """What a journal takes of a device of its own: a block more, which says what it is.
+
+    Without that the kernel refuses the shortest, as it counts blocks behind the header.
+    """
+    return journal_bytes + BLOCK_BYTES
 
 
 def _check_journal(journal_bytes: int, block_bytes: int) -> None:

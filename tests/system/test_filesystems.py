@@ -110,6 +110,24 @@ def test_a_large_journal_lies_in_several_places(tmp_path: Path) -> None:
     assert owners(file, gap) != ["8", "8"]
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("journal_mib", [4, 5])
+def test_the_shortest_journal_on_a_device_of_its_own_is_one_that_the_kernel_takes(
+    tmp_path: Path, journal_mib: int
+) -> None:
+    spec = Ext4Spec(size_bytes=SIZE, journal_bytes=journal_mib << 20, journal_mode="journal")
+    folders = [tmp_path / name for name in ("data", "journal")]
+    for folder in folders:
+        folder.mkdir()
+    with loop_device(folders[0], SIZE) as data, loop_device(folders[1], SIZE) as journal:
+        filesystems.run_mke2fs(filesystems.journal_command(journal, spec.journal_bytes))
+        filesystems.run_mke2fs(filesystems.make_command(data, spec, journal=journal))
+        with filesystems.mounted(data, spec, journal=journal) as folder:
+            (folder / "file").write_bytes(bytes(1 << 20))
+            os.sync()
+        assert filesystems.check(data) == ""
+
+
 def test_the_journal_is_as_large_as_it_always_was_if_nobody_says(tmp_path: Path) -> None:
     for size, journal in ((SIZE, 4 << 20), (1 << 30, 64 << 20)):
         ranges = filesystems.journal_extents(made(tmp_path, size, 0))
