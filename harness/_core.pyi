@@ -733,6 +733,41 @@ class FuseFile:
     @staticmethod
     def available() -> bool: ...
 
+class Ublk:
+    """A live device as a block device of the driver ublk."""
+
+    def __init__(self, device: LiveDevice, *, mark: int, rotational: bool, depth: int, largest_bytes: int, discard_bytes: int) -> None:
+        """
+        Makes it, with the kernel's limits for its queue; `mark` is what it is found by.
+        """
+
+    @property
+    def number(self) -> int:
+        """Of /dev/ublkb0, ublkb1, ..."""
+
+    def take(self) -> None:
+        """
+        Takes the block device from the host; what is asked of it from then on fails.
+        """
+
+    def close(self) -> None:
+        """Takes it from the host, ends serving, and removes it from the kernel."""
+
+    @staticmethod
+    def available() -> bool: ...
+
+    @staticmethod
+    def mark_of(number: int) -> int | None:
+        """The mark of the device with that number, if there is one."""
+
+    @staticmethod
+    def take_other(number: int, mark: int) -> None:
+        """Takes a device of any process from the host, if it has that mark."""
+
+    @staticmethod
+    def remove_other(number: int, mark: int) -> None:
+        """Removes a device of any process, if it has that mark."""
+
 def probe_path(path: str, op: str, *, size_bytes: int, span_bytes: int, count: int, depth: int = 1) -> tuple:
     """
     Random O_DIRECT I/Os: their latencies (int64, ns) and the time of all together (ns).

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness import experiments
-from harness.devices.live.front import FRONTS
+from harness.devices.live import front
 from harness.errors import HarnessError
 from harness.experiments.base import Experiment
 from harness.paths import Project
@@ -71,8 +71,7 @@ def _no_emulation(experiment: Experiment) -> str | None:
     if os.geteuid() != 0:
         return "not root"
     try:
-        for front in FRONTS.values():
-            front.check()
+        front.named(front.DEFAULT).check()
     except HarnessError as error:
         return str(error)
     missing = [

@@ -14,6 +14,7 @@ from harness.system import processes
 from harness.system.programs import find_program
 
 _LIMIT_S: Final = 20.0
+_NUMBERS: Final = Path("/sys/dev/block")
 
 
 class Hangs(TargetError):
@@ -22,27 +23,35 @@ class Hangs(TargetError):
 
 @dataclass(frozen=True)
 class Mount:
-    """A line of the mount table; `number` is the device's, as in '7:3'."""
+    """A line of the mount table; `number` is the device's, as in '7:3', `source` what it was called
+    when it was mounted.
+    """
 
     ident: str
     number: str
     point: Path
+    source: str
 
 
 def table() -> list[Mount]:
     """All mounts, in the order in which they lie on each other."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    split = [line.split() for line in lines]
-    return [Mount(f[0], f[2], Path(_unescaped(f[4]))) for f in split]
+    split = [(line.split(), line.split(" - ")[-1].split()) for line in lines]
+    return [Mount(f[0], f[2], Path(_unescaped(f[4])), _unescaped(g[1])) for f, g in split]
 
 
 def of_device(device: Path) -> list[Mount]:
-    """Where a block device is mounted, innermost first."""
+    """Where a block device is mounted, innermost first.
+
+    Of one that the kernel has ended: mounts of that name without a device.
+    """
+    mounted = table()[::-1]
     try:
         number = (Path("/sys/block") / device.name / "dev").read_text().strip()
     except FileNotFoundError:
-        return []
-    return [mount for mount in table() if mount.number == number][::-1]
+        named = [mount for mount in mounted if mount.source == str(device)]
+        return [mount for mount in named if not (_NUMBERS / mount.number).exists()]
+    return [mount for mount in mounted if mount.number == number]
 
 
 def users_elsewhere(device: Path) -> list[int]:

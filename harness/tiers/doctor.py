@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import _core
-from harness.devices.live.front import FRONTS
+from harness.devices.live import front
 from harness.system.programs import chosen_folders
 
 
@@ -69,8 +69,7 @@ NEEDS: Final = (
     Need("hardware", "hdparm", "SATA: secure erase", _program("hdparm"), "hdparm"),
     *(
         Need("emulated", need.name, "live devices", need.present, need.package)
-        for each in FRONTS.values()
-        for need in each.needs
+        for need in front.named(front.DEFAULT).needs
     ),
     Need("emulated", "losetup", "live devices", _program("losetup"), "mount"),
     Need("emulated", "mke2fs", "file systems for databases", _program("mke2fs"), "e2fsprogs"),

@@ -21,7 +21,11 @@ class Live {
 
 // Each front end's server is an object of its own, bound in a file of its own.
 void bind_fuse_file(nb::module_& m);
+void bind_ublk(nb::module_& m);
 
-inline void bind_fronts(nb::module_& m) { bind_fuse_file(m); }
+inline void bind_fronts(nb::module_& m) {
+  bind_fuse_file(m);
+  bind_ublk(m);
+}
 
 }  // namespace flashlab::bind

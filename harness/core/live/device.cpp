@@ -63,8 +63,9 @@ void LiveDevice::read(Bytes offset, std::span<std::byte> into, std::unique_ptr<T
 }
 
 void LiveDevice::write(Bytes offset, std::span<const std::byte> data,
-                       std::unique_ptr<Ticket> ticket) {
+                       std::unique_ptr<Ticket> ticket, bool fua) {
   Pending pending = begin(Op::write, extent_of(offset, data.size()), std::move(ticket));
+  pending.request.fua = fua && honest_flush_;
   if (pace_.load(std::memory_order_relaxed) == Pace::constant) {
     // What measures the path writes behind the visible end.
     pending.error = checked(store_.write(offset + visible_, data));

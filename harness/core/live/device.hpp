@@ -128,7 +128,9 @@ class LiveDevice final : private Host {
 
   // Requests. The extents must lie in the visible part. Data moves before the call returns.
   void read(Bytes offset, std::span<std::byte> into, std::unique_ptr<Ticket> ticket);
-  void write(Bytes offset, std::span<const std::byte> data, std::unique_ptr<Ticket> ticket);
+  // `fua`: durable when it is answered.
+  void write(Bytes offset, std::span<const std::byte> data, std::unique_ptr<Ticket> ticket,
+             bool fua = false);
   void trim(const Extent& extent, std::unique_ptr<Ticket> ticket);
   void flush(std::unique_ptr<Ticket> ticket);
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import file_front
 import pytest
+import told_world
 from conftest import cleaning_alone, need
 from leaks import PREFIX, changes, look
 from live_world import NEEDS_DEVICES, eventually, harness, new_name, processes_of, remove_all, small
@@ -175,10 +176,10 @@ def test_what_another_versions_front_end_has_left_is_not_touched() -> None:
     path = device.path
     kill(device)
     note = device.place.folder / "front"
-    note.write_text("ublk")
+    note.write_text("nonesuch")
     cleaned = harness("clean")
     assert cleaned.returncode == 2
-    assert f"{device.name}: unknown front end 'ublk'; known: " in cleaned.stderr
+    assert f"{device.name}: unknown front end 'nonesuch'; known: " in cleaned.stderr
     assert path.read_bytes()[:1] == b"\0"  # the kernel serves it still
     note.write_text("file")
     assert f"detached {path}" in harness("clean").stdout
@@ -196,35 +197,5 @@ def test_a_device_without_a_note_is_of_the_front_end_that_was_the_only_one() -> 
 
 
 def test_requests_become_what_the_front_end_says() -> None:
-    told = named("fuse_loop").told
     with live.created(small(), new_name()) as device:
-
-        def seen(do: Callable[[], object]) -> dict[str, int]:
-            device.reset()
-            do()
-            replies = device.stats()["live"]
-            ops = ("read", "write", "trim", "flush")
-            return {op: replies[f"{op}_replies"] for op in ops if replies[f"{op}_replies"]}
-
-        largest = told.largest_request_bytes
-        fd = os.open(device.path, os.O_RDWR | os.O_DIRECT)
-        try:
-            assert seen(lambda: os.pwrite(fd, aligned(largest), 0)) == {"write": 1}
-            assert seen(lambda: os.preadv(fd, [aligned(largest)], 0)) == {"read": 1}
-            # How many more than that depends on where the memory lies (BIO_MAX_VECS).
-            split = seen(lambda: os.pwrite(fd, aligned(4 * largest), 0))
-            assert split.keys() == {"write"}
-            assert split["write"] >= 4
-        finally:
-            os.close(fd)
-        fd = os.open(device.path, os.O_RDWR | os.O_DIRECT | os.O_DSYNC)
-        try:
-            # The system call flushes once more, at its end, whatever became of its write.
-            flushes = {"fua": 1, "write and flush": 2}[told.fua]
-            durable = seen(lambda: os.pwrite(fd, aligned(4096), 0))
-            assert durable == {"write": 1, "flush": flushes}
-        finally:
-            os.close(fd)
-        zero = [need("fallocate"), "--punch-hole", "--offset", "0", "--length", "65536"]
-        zeroed = seen(lambda: subprocess.run([*zero, str(device.path)], check=True))
-        assert told.write_zeroes in zeroed
+        told_world.check(device, named("fuse_loop").told)

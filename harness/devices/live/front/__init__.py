@@ -9,9 +9,10 @@ from typing import Final
 
 from harness.devices.live.front.base import Front
 from harness.devices.live.front.fuse_loop import FuseLoop
+from harness.devices.live.front.ublk import Ublk
 from harness.errors import UnknownName
 
-FRONTS: Final[dict[str, Front]] = {"fuse_loop": FuseLoop()}
+FRONTS: Final[dict[str, Front]] = {"fuse_loop": FuseLoop(), "ublk": Ublk()}
 DEFAULT: Final = "fuse_loop"
 
 
