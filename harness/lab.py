@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import html
 import io
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,8 +29,9 @@ from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Results
 from harness.experiments.obtaining import no_results
 from harness.paths import Project, find_project
-from harness.runs import claims, published, report, summary
+from harness.runs import captions, claims, published, report, summary
 from harness.runs.asked import Wanted, check_injected, check_names
+from harness.runs.captions import Caption
 from harness.runs.choice import choose
 from harness.runs.session import Options, Session, open_session
 from harness.tiers import doctor
@@ -50,9 +50,9 @@ class _Shown:
         return {} if self.results.table.empty else self._session.experiment.figures(self.results)
 
     @cached_property
-    def captions(self) -> dict[str, list[str]]:
-        """Lines below figures."""
-        return claims.captions(self._session.project, self._session.experiment.name, self.verdicts)
+    def captions(self) -> dict[str, list[Caption]]:
+        """What stands below figures."""
+        return captions.of(self._session.project, self._session.experiment.name, self.verdicts)
 
     @property
     def verdicts(self) -> pd.DataFrame:
@@ -122,7 +122,7 @@ class Lab:
         with plots.theme():
             shown.figures[name].savefig(buffer, format="png", dpi=110)
         picture = base64.b64encode(buffer.getvalue()).decode()
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in shown.captions.get(name, ()))
+        lines = "".join(f"<li>{line.__html__()}</li>" for line in shown.captions.get(name, ()))
         return HTML(
             f'<figure><img alt="{name}" src="data:image/png;base64,{picture}">'
             f"<figcaption><ul>{lines}</ul></figcaption></figure>"

@@ -434,21 +434,6 @@ def tuned(project: Project, experiment: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Tuned.model_fields))
 
 
-def captions(project: Project, experiment: str, verdicts: pd.DataFrame) -> dict[str, list[str]]:
-    """Lines that put the paper's claims beside ours, by the figure that shows them.
-
-    `verdicts`: as `judge` gives them.
-    """
-    lines: dict[str, list[str]] = {}
-    against = _paper(project, experiment).against
-    for row in verdicts.itertuples():
-        if row.figure and row.verdict != NOT_JUDGED:
-            here = format_value(row.value, row.unit)
-            text = f"{row.statement}: {against} {row.published}, here {here} ({said(row)})"
-            lines.setdefault(row.figure, []).append(text)
-    return lines
-
-
 def format_value(value: float | None, unit: str = "ratio") -> str:
     """Three significant digits and the unit of what has one, or a dash for what was not run."""
     missing = value is None or pd.isna(value)

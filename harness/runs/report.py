@@ -17,7 +17,18 @@ from harness.errors import UnknownName
 from harness.experiments.base import Results
 from harness.experiments.obtaining import no_results
 from harness.paths import Project
-from harness.runs import agreement, claims, mutations, notebooks, places, published, summary, times
+from harness.runs import (
+    agreement,
+    captions,
+    claims,
+    mutations,
+    notebooks,
+    places,
+    published,
+    summary,
+    times,
+)
+from harness.runs.captions import Caption
 from harness.runs.checkout import made_here
 from harness.runs.run_page import inline, template
 from harness.system.files import write_atomically
@@ -171,7 +182,7 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
     agreement = project.results / f"{name}.agreement.csv"
     place = places.published(project, name, tier)
     judged, variants = claims.judge_all(project, name, results)
-    captions = claims.captions(project, name, judged)
+    below = captions.of(project, name, judged)
     return {
         "tier": tier,
         "scale": results.scale,
@@ -185,9 +196,7 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "count": claims.count(judged),
         "variants": _variant_rows(variants),
         "variant_names": [v for v in variants.columns if v not in ("claim", "expected")],
-        "figures": [
-            _figure(project, path, captions) for path in sorted(place.figures.glob("*.svg"))
-        ],
+        "figures": [_figure(project, path, below) for path in sorted(place.figures.glob("*.svg"))],
         "about": about,
         "elsewhere": not published.is_from_here(about),
         "agreement": _agreement(agreement, name) if tier == "emulated" else [],
@@ -202,13 +211,13 @@ def _command(name: str, tier: str) -> str:
     return f"harness run {name} --tier {tier}{drives}"
 
 
-def _figure(project: Project, path: Path, captions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _figure(project: Project, path: Path, below: Mapping[str, Sequence[Caption]]) -> dict[str, Any]:
     """A picture, what it shows of the paper's claims, and where it lies."""
     return {
         "name": path.stem,
         "svg": inline(path.read_text(encoding="utf-8")),
         "file": _link(project, path),
-        "claims": captions.get(path.stem, ()),
+        "claims": below.get(path.stem, ()),
     }
 
 

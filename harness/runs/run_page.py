@@ -10,6 +10,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from harness.runs import claims
+from harness.runs.captions import Caption
 
 _SVG: Final = ".svg"
 
@@ -18,16 +19,16 @@ def html(
     title: str,
     verdicts: pd.DataFrame,
     figures: Mapping[str, Mapping[Path, bytes]],
-    captions: Mapping[str, Sequence[str]],
+    below: Mapping[str, Sequence[Caption]],
     about: Mapping[str, Any],
 ) -> str:
     """A page that needs no other file.
 
-    `figures`: by name, the contents of each of its files. `captions`: lines for those that have
-    some (`claims.captions`).
+    `figures`: by name, the contents of each of its files. `below`: captions of those that have
+    some.
     """
     pictures = [
-        {"name": name, "svg": inline(data.decode()), "claims": captions.get(name, ())}
+        {"name": name, "svg": inline(data.decode()), "claims": below.get(name, ())}
         for name, files in figures.items()
         for path, data in files.items()
         if path.suffix == _SVG

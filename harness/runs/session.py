@@ -32,7 +32,7 @@ from harness.drives import fingerprint
 from harness.errors import BadParameter, Interrupted, InvalidRun
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.paths import Project
-from harness.runs import claims, code, parameters, places, published, run_page
+from harness.runs import captions, claims, code, parameters, places, published, run_page
 from harness.runs.journal import Entry, Journal
 from harness.runs.places import Place
 from harness.system.files import Publication, publication
@@ -267,8 +267,8 @@ class Session:
             files.write(place.metrics, claims.metrics(verdicts).encode(), make_folder=True)
             if place.page is not None:
                 title = f"{self.experiment.title}: {results.stamp}"
-                captions = claims.captions(self.project, name, verdicts)
-                page = run_page.html(title, verdicts, drawn, captions, about)
+                below = captions.of(self.project, name, verdicts)
+                page = run_page.html(title, verdicts, drawn, below, about)
                 files.write(place.page, page.encode())
         return place.folder
 

@@ -93,16 +93,6 @@ def test_a_bound_may_be_infinite(small: Project) -> None:
     assert row.verdict == claims.REPRODUCED
 
 
-def test_a_caption_puts_the_paper_beside_what_came_out(small: Project) -> None:
-    shown = CLAIMS.replace("why: w}", "why: w, figure: f}")
-    (small.published / "claims.yaml").write_text(shown)
-    verdicts = claims.judge(small, "grace_hash_join", results(10.0))
-    lines = claims.captions(small, "grace_hash_join", verdicts)
-    assert lines == {"f": ["s: paper about 10, here 10 (reproduced)"]}
-    nothing = claims.judge(small, "grace_hash_join", results())
-    assert claims.captions(small, "grace_hash_join", nothing) == {}
-
-
 def test_a_share_is_not_below_nothing(small: Project) -> None:
     path = small.published / "claims.yaml"
     path.write_text(path.read_text().replace("[8, 12]", "[0, 12]"))
