@@ -36,6 +36,11 @@ MATRIX: Final = [
     for study, notebook in PIPELINES[tier].items()
 ]
 
+ON_A_TARGET: Final = {
+    "sort_merge_join": ("-p", "settings={clients: [1, 4], work_mems: [4 MiB, 64 MiB]}"),
+}
+"""Of grids that take half an hour on a drive, less."""
+
 LOOP_BYTES: Final = 16 << 30
 """Sparse: room for what any study asks of a file."""
 
@@ -94,6 +99,8 @@ def test_a_notebook_on_a_tier(
     tier = PLACES[place]
     given = ["-p", f"tier={tier}", "-p", "scale=smoke"]
     with ExitStack() as stack:
+        if tier == "hardware":
+            given += ON_A_TARGET.get(study, ())
         if place == "file":
             given += ["-p", f"file={scratch_in(tmp_path)}"]
         elif place == "loop device":

@@ -50,10 +50,12 @@ STUDIES = {
     "trim_fallocate": (
         "30_trim_fallocate_matrix",
         (
-            "drives={ssd: ssd}",
+            "drives={ssd: fdp}",  # it counts what it programs
             (
                 "settings={drives: {ssd: {scale_factor: 0.06, work_mem: 256 KiB, preallocation: "
-                "1 MiB, repetitions: 4, device: 1 GiB, least_scale: paper}}}"
+                "1 MiB, repetitions: 4, device: 1 GiB, least_scale: paper}}, variants: {work_mem: "
+                "{why: figure 5, drives: [ssd], trim: [none], preallocation: [0 B], "
+                "work_mems: [128 KiB, 256 KiB, 512 KiB], repetitions: 1}}}"
             ),
         ),
         (4, 17),
