@@ -8,6 +8,7 @@ at hand: it is made, marked and deleted by drives/scratch.
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.devices.profiles import NamedRange
-from harness.devices.write_shares import Writes
+from harness.devices.write_shares import REST, Share, Writes
 from harness.drives import conditions, fingerprint, guard, placement, scratch
 from harness.drives.discovery import Drive
 from harness.drives.external_journal import external_journal
@@ -50,6 +51,10 @@ NO_JOURNAL: Final = (
 )
 FILE_SAYS: Final = "a file or loop device counts nothing of what its drive does"
 """In the place of a write amplification, and of what a firmware has noted of TRIM."""
+
+_FINE_BYTES: Final = 1 << 20
+"""Steps of a drive's counters that a course in time can be made of: NVMe's are 1 or 512,000 B, many
+SATA drives' tens of MB."""
 
 _CHUNK_RECORDS = 1 << 16
 _WATCH_S = 1.0
@@ -129,7 +134,7 @@ class RealDevice(ABC):
             raise TargetError(NO_JOURNAL)
 
     def writes(self) -> Writes | None:
-        """A drive does not say it by range; its counters are too coarse for a course in time."""
+        """A file does not say it."""
         return None
 
     def begin(self) -> None:  # noqa: B027
@@ -254,6 +259,21 @@ class DriveDevice(RealDevice):
         self._emptied()
         self._permit("age the drive", ageing.written_bytes)
         ageing_job.run(self.path, ageing, self.size_bytes)
+
+    def writes(self) -> Writes | None:
+        """By its own counters, not by range; None where they are too coarse for a course in time.
+
+        Raises DeviceError.
+        """
+        found = self._wear().written_bytes(_FINE_BYTES)
+        if found is None:
+            return None
+        host_bytes, media_bytes = found
+        return Writes(
+            time_ns=time.monotonic_ns(),
+            counters={"write_bytes": host_bytes, "nand_write_bytes": media_bytes},
+            shares={REST: Share(host_bytes=host_bytes)},
+        )
 
     def begin(self) -> None:
         """Asks the drive what it has written so far."""

@@ -517,3 +517,22 @@ def test_what_is_no_such_drive(tmp_path: Path) -> None:
 
 def test_the_counts_are_named_for_people() -> None:
     assert set(counters.COUNTS) >= set(report("crucial").counts)
+
+
+# --- how much was written, for a course in time
+
+
+def worn(host: Count | None, media: Count | None) -> Wear:
+    counts = {"host_written_bytes": host, "media_written_bytes": media}
+    said = {name: count for name, count in counts.items() if count is not None}
+    unsaid = {name: "not said" for name in COUNTS if name not in said}
+    return Wear(drive=Drive("m", "s", "f"), counts=said, unsaid=unsaid)
+
+
+def test_what_is_counted_finely_is_a_course_in_time() -> None:
+    fine, unit = Count(7, 1, "FDP"), Count(512_000, 512_000, "SMART")
+    assert worn(unit, fine).written_bytes(1 << 20) == (512_000, 7)
+    assert worn(unit, fine).written_bytes(511_999) is None
+    assert worn(None, fine).written_bytes(1 << 20) is None
+    assert worn(unit, None).written_bytes(1 << 20) is None
+    assert worn(unit, replace(fine, estimated=True)).written_bytes(1 << 20) is None

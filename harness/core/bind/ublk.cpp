@@ -27,10 +27,11 @@ void bind_ublk(nb::module_& m) {
   nb::class_<ServedDevice>(m, "Ublk", "A live device as a block device of the driver ublk.")
       .def(
           "__init__",
-          [](ServedDevice* self, Live& device, std::uint64_t mark, bool rotational, std::uint32_t depth,
-             std::int64_t largest, std::int64_t discard) {
+          [](ServedDevice* self, Live& device, std::uint64_t mark, bool rotational,
+             std::uint32_t depth, std::int64_t largest, std::int64_t discard) {
             const nb::gil_scoped_release release;
-            new (self) ServedDevice(device, mark, {rotational, depth, Bytes{largest}, Bytes{discard}});
+            new (self)
+                ServedDevice(device, mark, {rotational, depth, Bytes{largest}, Bytes{discard}});
           },
           "device"_a, nb::kw_only(), "mark"_a, "rotational"_a, "depth"_a, "largest_bytes"_a,
           "discard_bytes"_a, nb::keep_alive<1, 2>(),
@@ -62,8 +63,7 @@ void bind_ublk(nb::module_& m) {
             const nb::gil_scoped_release release;
             live::ublk_take(number, mark);
           },
-          "number"_a, "mark"_a,
-          "Takes a device of any process from the host, if it has that mark.")
+          "number"_a, "mark"_a, "Takes a device of any process from the host, if it has that mark.")
       .def_static(
           "remove_other",
           [](int number, std::uint64_t mark) {

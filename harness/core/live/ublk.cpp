@@ -455,9 +455,7 @@ namespace {
 
 class Ublk::Server {};
 
-Ublk::Ublk(LiveDevice& /*device*/, std::uint64_t /*mark*/, const UblkLimits& /*limits*/) {
-  fail();
-}
+Ublk::Ublk(LiveDevice& /*device*/, std::uint64_t /*mark*/, const UblkLimits& /*limits*/) { fail(); }
 
 int Ublk::number() const { return -1; }
 

@@ -87,6 +87,14 @@ class Wear:
         """Since the drive was made. None: it cannot say."""
         return self._value("erased_bytes")
 
+    def written_bytes(self, coarsest_bytes: int) -> tuple[int, int] | None:
+        """By the host, and into flash, since the drive was made; None if either is not counted, is
+        an estimate, or is counted in steps of more than `coarsest_bytes`.
+        """
+        pair = [self.counts.get(name) for name in ("host_written_bytes", "media_written_bytes")]
+        fine = [c for c in pair if c and not c.estimated and c.step <= coarsest_bytes]
+        return (fine[0].value, fine[1].value) if len(fine) == len(pair) else None
+
     def _value(self, name: str) -> int | None:
         return self.counts[name].value if name in self.counts else None
 

@@ -261,7 +261,9 @@ class _Point:
 
     def run(self, trace: Path) -> Measurement:
         """Everything, once; the block trace is written to `trace`, or beside it."""
-        if self.device.writes() is not None or self.mode.journal_stream:
+        # A real drive counts what it writes, but not by range.
+        counts_ranges = self.device.profile is not None and self.device.writes() is not None
+        if counts_ranges or self.mode.journal_stream:
             self.device.streams([] if self.journal_device else _journal_ranges(self.block_device))
         with mysql.run(self.data, self.settings, bounded=True, stop_limit_s=_STOP_S) as server:
             address = {**server.address, "database": loading.DATABASE}
@@ -415,7 +417,8 @@ class _Point:
         found: dict[str, int | float] = {**written.written_bytes(measured.trace, places)}
         if moved := self._journal_moved():
             found["journal_written_bytes"] = moved.write_sectors * counters.SECTOR_BYTES
-        if not (samples := measured.samples):
+        samples = measured.samples
+        if not samples or JOURNAL not in samples[-1].shares:
             return {**found, "host_written_bytes": sum(found.values())}
         first, last = samples[0], samples[-1]
         grown = {name: n - first.counters[name] for name, n in last.counters.items()}

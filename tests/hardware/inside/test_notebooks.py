@@ -65,7 +65,10 @@ STUDIES = {
         (
             "drives={ssd: fdp}",
             "journals={ssd: fdp_journal}",
-            "settings={modes: [oj_dwb, dj, msdj], warehouses: 1, measured_s: 30}",
+            (
+                "settings={modes: [oj_dwb, dj, msdj], journals: [4 MiB, 1600 MiB], warehouses: 1, "
+                "measured_s: 4000}"
+            ),
         ),
         (4, 11),
     ),
