@@ -230,7 +230,7 @@ class Ublk::Server {
 
   void start() {
     ublksrv_ctrl_cmd with{};
-    with.data[0] = static_cast<std::uint64_t>(::getpid());
+    with.data[0] = static_cast<__u64>(::getpid());
     if (const int error = control_.call(kStart, number_, with); error != 0) {
       fail("the device cannot be started", error);
     }
