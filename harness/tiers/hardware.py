@@ -53,8 +53,8 @@ FILE_SAYS: Final = "a file or loop device counts nothing of what its drive does"
 """In the place of a write amplification, and of what a firmware has noted of TRIM."""
 
 _FINE_BYTES: Final = 1 << 20
-"""Steps of a drive's counters that a course in time can be made of: NVMe's are 1 or 512,000 B, many
-SATA drives' tens of MB."""
+"""Steps of a drive's counters that can be subtracted within a point, and over time: NVMe's are 1
+or 512,000 B, many SATA drives' tens of MB."""
 
 _CHUNK_RECORDS = 1 << 16
 _WATCH_S = 1.0
@@ -280,13 +280,19 @@ class DriveDevice(RealDevice):
         self._before = self._wear()
 
     def counted(self) -> dict[str, int]:
-        """Of a firmware with delayed TRIM: its statistics since `begin`, and what is pending.
-
-        What is worn is counted too coarsely to be subtracted within a point. Raises InvalidRun.
+        """Since `begin`: what flash was written, and by the host, if the drive counts that finely
+        enough to be subtracted within a point (by a model's names); and of a firmware with delayed
+        TRIM its statistics, with what is pending. Raises InvalidRun, DeviceError.
         """
-        if self._before is None or self._before.trim is None:
+        if self._before is None:
             return {}
-        return counted_between(self._before.trim, self._wear().trim)
+        now = self._wear()
+        found = counted_between(self._before.trim, now.trim) if self._before.trim else {}
+        was, written = (wear.written_bytes(_FINE_BYTES) for wear in (self._before, now))
+        if was is not None and written is not None:
+            host_bytes, media_bytes = (b - a for a, b in zip(was, written, strict=True))
+            found |= {"nand_host_bytes": host_bytes, "nand_write_bytes": media_bytes}
+        return found
 
     def counters(self) -> dict[str, int | float]:
         """What the drive says that it has written since `begin`: none where it cannot say.

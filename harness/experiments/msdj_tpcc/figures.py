@@ -55,7 +55,7 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 NEEDS: Final = {
     "accesses_per_lba": "mode dj",
     "table_1": "write amplification, which the drive has to count",
-    "waf_over_time": "write amplification over time, of a drive that counts in steps of a MB or less",
+    "waf_over_time": "write amplification over time: a drive that counts it in fine steps",
     "tpmc": "any mode",
     "commits": "the journal's commits, recorded where the kernel is real",
     "bytes_by_place": "any mode",
