@@ -174,7 +174,7 @@ def test_a_change_of_one_binding_concerns_who_is_bound_there(tmp_path: Path) -> 
     assert before["always"] == after["always"]
     assert before["names"] == after["names"]
     assert {name for name, parts in after["names"].items() if changed & set(parts)} == {
-        *("LiveDevice", "FuseFile", "probe_path"),
+        *("LiveDevice", "FuseFile", "Ublk", "probe_path"),
     }
 
 

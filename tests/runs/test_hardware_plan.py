@@ -131,7 +131,7 @@ def test_a_journal_apart_has_a_plan_of_its_own() -> None:
     made = [text for text in commands(journal) if text.startswith("mke2fs")]
     assert len(made) == 1
     assert "-O journal_dev" in made[0]
-    assert made[0].endswith("/dev/sdy2 8192k")
+    assert made[0].endswith("/dev/sdy2 8196k")
     home = [text for text in commands(data) if text.startswith("mke2fs")]
     assert ["device=/dev/sdy2" in text for text in home] == [False, True]
     assert "sdx" not in " ".join(commands(journal))

@@ -122,7 +122,7 @@ def test_what_was_not_run_is_folded_and_figures_say_where_they_are_from(project:
     assert "<code>harness draw grace_hash_join --tier emulated</code>" in text
     figure = text.partition('id="grace_hash_join-emulated-read_buffer"')[2]
     caption = figure.partition("</figure>")[0]
-    assert re.search(r"<li>[^<]+: paper [^<]+, here [^<]+\)</li>", caption), caption
+    assert re.search(r"</svg> [^<]+: paper [^<]+, expected [^<]+, here [^<]+\)</li>", caption)
     assert (project.report / "../../data/results/grace_hash_join.emulated.csv").resolve().is_file()
     assert text.index('id="overview"') < text.index("</table>") < text.index("<svg")
 

@@ -46,12 +46,15 @@ constexpr std::uint64_t kWoken = UINT64_MAX;  // of no tag
   throw OperatingError(ErrorKind::target, "ublk: " + what + ": " + std::strerror(error));
 }
 
-class Descriptor {
+}  // namespace
+
+// These two are members of a class that others name.
+class UblkDescriptor {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  explicit UblkDescriptor(int fd) : fd_(fd) {}
+  ~UblkDescriptor() { close(); }
+  UblkDescriptor(const UblkDescriptor&) = delete;
+  UblkDescriptor& operator=(const UblkDescriptor&) = delete;
   [[nodiscard]] int get() const { return fd_; }
   void close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -62,17 +65,17 @@ class Descriptor {
 };
 
 // Commands to the driver, one at a time. Each call returns 0 or an errno.
-class Control {
+class UblkControl {
  public:
-  Control() : file_(::open("/dev/ublk-control", O_RDWR | O_CLOEXEC)) {
+  UblkControl() : file_(::open("/dev/ublk-control", O_RDWR | O_CLOEXEC)) {
     if (file_.get() < 0) fail("/dev/ublk-control", errno);
     if (const int error = io_uring_queue_init(4, &ring_, IORING_SETUP_SQE128); error < 0) {
       fail("io_uring", -error);
     }
   }
-  ~Control() { io_uring_queue_exit(&ring_); }
-  Control(const Control&) = delete;
-  Control& operator=(const Control&) = delete;
+  ~UblkControl() { io_uring_queue_exit(&ring_); }
+  UblkControl(const UblkControl&) = delete;
+  UblkControl& operator=(const UblkControl&) = delete;
 
   template <class Buffer>
   int call(unsigned long command, std::uint32_t number, Buffer& buffer) {
@@ -104,16 +107,18 @@ class Control {
   }
 
  private:
-  Descriptor file_;
+  UblkDescriptor file_;
   io_uring ring_{};
 };
+
+namespace {
 
 int open_served(std::uint32_t number) {
   const std::string path = "/dev/ublkc" + std::to_string(number);
   return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
 }
 
-std::optional<std::uint64_t> mark_of(Control& control, std::uint32_t number) {
+std::optional<std::uint64_t> mark_of(UblkControl& control, std::uint32_t number) {
   ublksrv_ctrl_dev_info info{};
   const int error = control.call(kInfo, number, info);
   if (error == ENODEV) return std::nullopt;
@@ -252,7 +257,6 @@ class Ublk::Server {
 
   void serve() {
     run_promptly();
-    serving_ = this;
     fetch_all();
     std::vector<Answered> answered;
     while (fetched_ > 0) {
@@ -273,7 +277,6 @@ class Ublk::Server {
         take_answered(answered);
       }
     }
-    serving_ = nullptr;
   }
 
   void fetch_all() {
@@ -289,6 +292,7 @@ class Ublk::Server {
     if (error == 0 && io_uring_peek_cqe(&ring_, &cqe) == 0 && cqe->res < 0) error = -cqe->res;
     if (submitted < 0) fetched_ = 0;
     const std::lock_guard lock(mutex_);
+    serving_ = std::this_thread::get_id();
     fetching_ = error;
     began_.notify_all();
   }
@@ -347,7 +351,7 @@ class Ublk::Server {
 
   // From any thread.
   void answer(std::uint16_t tag, std::int32_t result) {
-    if (serving_ == this) return command(kAnswerAndFetch, tag, result);
+    if (std::this_thread::get_id() == serving_) return command(kAnswerAndFetch, tag, result);
     bool is_first = false;
     {
       const std::lock_guard lock(mutex_);
@@ -378,11 +382,9 @@ class Ublk::Server {
     return memory_ + tag * static_cast<std::size_t>(limits_.largest.count());
   }
 
-  static thread_local const Server* serving_;
-
   LiveDevice& device_;
   const UblkLimits limits_;
-  Control control_;
+  UblkControl control_;
   std::uint32_t number_ = 0;
   int file_ = -1;
   int wake_ = -1;
@@ -393,14 +395,13 @@ class Ublk::Server {
   bool has_ring_ = false;
   std::uint32_t fetched_ = 0;  // that the kernel has, or has given us and will be given back
   std::thread thread_;
+  std::thread::id serving_;  // before anything is asked for
 
   std::mutex mutex_;
   std::condition_variable began_;
   std::optional<int> fetching_;  // an errno, once all requests were asked for
   std::vector<Answered> answered_;
 };
-
-thread_local const Ublk::Server* Ublk::Server::serving_ = nullptr;
 
 Ublk::Ublk(LiveDevice& device, std::uint64_t mark, const UblkLimits& limits)
     : server_(std::make_unique<Server>(device, mark, limits)) {}
@@ -412,12 +413,12 @@ void Ublk::take() { server_->take(); }
 bool Ublk::available() { return true; }
 
 std::optional<std::uint64_t> ublk_mark(int number) {
-  Control control;
+  UblkControl control;
   return mark_of(control, static_cast<std::uint32_t>(number));
 }
 
 void ublk_take(int number, std::uint64_t mark) {
-  Control control;
+  UblkControl control;
   const auto which = static_cast<std::uint32_t>(number);
   if (mark_of(control, which) != mark) return;
   control.call(kStop, which);
@@ -426,10 +427,10 @@ void ublk_take(int number, std::uint64_t mark) {
 // As long as its own file is open its number is nobody else's; a process that serves it still has
 // that, and nobody else gets it.
 void ublk_remove(int number, std::uint64_t mark) {
-  Control control;
+  UblkControl control;
   const auto which = static_cast<std::uint32_t>(number);
   if (mark_of(control, which) != mark) return;
-  Descriptor held(open_served(which));
+  UblkDescriptor held(open_served(which));
   if (mark_of(control, which) != mark) return;  // it had gone meanwhile, and its number was taken
   int error = control.call(kRemoveLater, which);
   held.close();
