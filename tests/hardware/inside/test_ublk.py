@@ -65,7 +65,7 @@ def test_the_block_layer_sees_the_drive() -> None:
         limits = QueueLimits.of(spec().device_profile())
         assert int(queue(device, "discard_max_bytes")) == limits.discard_bytes > 0
         assert int(queue(device, "write_zeroes_max_bytes")) == 1280 << 10
-    with live.created(spec(DISK, size_bytes=0), new_name()) as device:
+    with live.created(spec(DISK, size_bytes=0, thin=True), new_name()) as device:
         assert queue(device, "rotational") == "1"
         assert queue(device, "discard_max_bytes") == "0"
 
