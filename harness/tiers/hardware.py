@@ -288,10 +288,10 @@ class DriveDevice(RealDevice):
             return {}
         now = self._wear()
         found = counted_between(self._before.trim, now.trim) if self._before.trim else {}
-        was, written = (wear.written_bytes(_FINE_BYTES) for wear in (self._before, now))
-        if was is not None and written is not None:
-            host_bytes, media_bytes = (b - a for a, b in zip(was, written, strict=True))
-            found |= {"nand_host_bytes": host_bytes, "nand_write_bytes": media_bytes}
+        if now.written_bytes(_FINE_BYTES) is not None:
+            moved = between(self._before, now).counts
+            found["nand_host_bytes"] = moved["host_written_bytes"]
+            found["nand_write_bytes"] = moved["media_written_bytes"]
         return found
 
     def counters(self) -> dict[str, int | float]:

@@ -7,41 +7,30 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree as Xml
 
-import pandas as pd
 import pytest
+from claims_world import PAPER, project_of, results
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiments.base import Results
 from harness.paths import Project
 from harness.runs import captions, claims
 
-CLAIMS = """
-grace_hash_join:
-  title: t
-  reference: r
-  relation: SELECT * FROM results WHERE variant = $variant
-    AND ($repetition IS NULL OR repetition = $repetition)
-  claims:
+CLAIMS = (
+    PAPER
+    + """\
     - {id: a, place: p, statement: s < t, metric: SELECT avg(x) FROM r, published: about 10,
        expected: [8, 12], direction: [2, 50], why: w, figure: f}
     - {id: b, place: p, statement: s, metric: SELECT avg(x) FROM r, published: about 10,
        expected: [8, 12], why: w}
 """
+)
 SVG = "{http://www.w3.org/2000/svg}"
 BAND, DOT = "#bfe0c9", "circle"
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Project:
-    (tmp_path / "data" / "published").mkdir(parents=True)
-    (tmp_path / "data" / "published" / "claims.yaml").write_text(CLAIMS)
-    return Project(tmp_path)
-
-
-def results(*values: float) -> Results:
-    rows = [{"variant": "paper", "repetition": i, "x": x} for i, x in enumerate(values)]
-    return Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+    return project_of(tmp_path, CLAIMS)
 
 
 def test_a_caption_puts_the_paper_beside_what_came_out(small: Project) -> None:

@@ -9,34 +9,25 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from claims_world import PAPER, project_of, results
 
 from harness.errors import BadClaim
 from harness.experiments.base import Results
 from harness.paths import Project
 from harness.runs import claims
 
-CLAIMS = """
-grace_hash_join:
-  title: t
-  reference: r
-  relation: SELECT * FROM results WHERE variant = $variant
-    AND ($repetition IS NULL OR repetition = $repetition)
-  claims:
+CLAIMS = (
+    PAPER
+    + """\
     - {id: a, place: p, statement: s, metric: SELECT avg(x) FROM r, published: about 10,
        expected: [8, 12], direction: [2, 50], why: w}
 """
-
-
-def results(*values: float) -> Results:
-    rows = [{"variant": "paper", "repetition": i, "x": x} for i, x in enumerate(values)]
-    return Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+)
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Project:
-    (tmp_path / "data" / "published").mkdir(parents=True)
-    (tmp_path / "data" / "published" / "claims.yaml").write_text(CLAIMS)
-    return Project(tmp_path)
+    return project_of(tmp_path, CLAIMS)
 
 
 @pytest.mark.parametrize(
