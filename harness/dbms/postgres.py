@@ -34,6 +34,11 @@ from harness.system.programs import chosen_folders, find_program
 _START_LIMIT_S: Final = 60
 _STOP_LIMIT_S: Final = 30
 _USER: Final = "harness"  # of the database
+DATABASE: Final = "postgres"
+"""The database that a server has from the start."""
+
+_TEMPLATE: Final = "template1"  # one that nobody is connected to while the other is copied
+_COPIES_FILES_IF_ASKED: Final = 15_00_00
 _DATA: Final = "data"
 _TEMP: Final = "flashlab_temp"
 _SUPPORTED: Final = range(12, 19)
@@ -76,14 +81,27 @@ class Server:
         major, _, minor = self.version.partition(".")
         return int(major) * 10_000 + int(re.match(r"\d*", minor)[0] or 0)  # type: ignore[index]
 
-    def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        """A new connection to the database `postgres`; options as in psycopg.connect."""
+    def connect(self, database: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
+        """A new connection to a database; options as in psycopg.connect."""
         return psycopg.connect(
-            host=str(self.socket), dbname="postgres", user=_USER, autocommit=True, **options
+            host=str(self.socket), dbname=database, user=_USER, autocommit=True, **options
         )
 
+    def copy_database(self, names: Sequence[str]) -> None:
+        """Makes databases of these names, each with all that DATABASE has: file by file, which is a
+        small part of what it takes to load the rows again. Nobody may be connected to DATABASE.
+
+        Raises psycopg.Error.
+        """
+        strategy = " STRATEGY file_copy" if self.number >= _COPIES_FILES_IF_ASKED else ""
+        copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}" + strategy)
+        with self.connect(_TEMPLATE) as db:
+            for name in names:
+                db.execute(copy.format(sql.Identifier(name), sql.Identifier(DATABASE)))
+
     def use_for_temp_files(self, folder: Path) -> None:
-        """From the next connection on, temporary files lie in a new folder below `folder`.
+        """From the next connection on, to any database, temporary files lie in a new folder below
+        `folder`.
 
         Raises ServerError.
         """
@@ -97,7 +115,7 @@ class Server:
             with self.connect() as db:
                 path = sql.Literal(str(place))
                 db.execute(sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(name, path))
-                db.execute(f"ALTER DATABASE postgres SET temp_tablespaces = {_TEMP}")
+                db.execute(f"ALTER ROLE {_USER} SET temp_tablespaces = {_TEMP}")
         except psycopg.Error as error:
             raise ServerError(f"{place}: PostgreSQL cannot use it: {_first_line(error)}") from error
 
@@ -266,7 +284,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path)
         with (
             contextlib.suppress(psycopg.OperationalError),
             psycopg.connect(
-                host=str(socket), dbname="postgres", user=_USER, connect_timeout=5
+                host=str(socket), dbname=DATABASE, user=_USER, connect_timeout=5
             ) as connection,
         ):
             return str(connection.info.parameter_status("server_version")).split()[0]

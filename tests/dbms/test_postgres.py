@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -129,11 +130,31 @@ def test_temp_files_lie_where_they_are_sent(place: Path) -> None:
         postgres.run(place, {"log_temp_files": "0"}) as server,
     ):
         Path(temp).chmod(0o711)
+        server.copy_database(["other"])
         server.use_for_temp_files(Path(temp))
-        with server.connect() as db:
-            db.execute("SET work_mem = '64kB'")
-            rows = db.execute("SELECT i FROM generate_series(1, 50000) i ORDER BY -i").fetchall()
-        assert len(rows) == 50_000
-        assert "temporary file: path" in server.log.read_text()
-        assert "pg_tblspc" in server.log.read_text()
+        written = [0]
+        for database in (postgres.DATABASE, "other"):
+            with server.connect(database) as db:
+                db.execute("SET work_mem = '64kB'")
+                rows = db.execute("SELECT i FROM generate_series(1, 50000) i ORDER BY -i")
+                assert len(rows.fetchall()) == 50_000
+            files = re.findall(r"temporary file: path .*", server.log.read_text())
+            assert all("pg_tblspc" in file for file in files), files
+            written.append(len(files))
+        assert written[0] < written[1] < written[2]
         assert server.number // 10_000 in range(12, 19)
+
+
+def test_a_copied_database_has_the_rows_and_a_life_of_its_own(place: Path) -> None:
+    count = "SELECT count(*), sum(i) FROM numbers"
+    with postgres.run(place, {}) as server:
+        with server.connect() as db:
+            db.execute("CREATE UNLOGGED TABLE numbers AS SELECT i FROM generate_series(1, 9999) i")
+        server.copy_database(["one", "two"])
+        with server.connect("one") as db:
+            db.execute("DELETE FROM numbers WHERE i % 2 = 0")
+        found = []
+        for database in (postgres.DATABASE, "one", "two"):
+            with server.connect(database) as db:
+                found.append(db.execute(count).fetchone())
+        assert found == [(9999, 49_995_000), (5000, 25_000_000), (9999, 49_995_000)]

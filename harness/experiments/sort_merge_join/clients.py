@@ -105,27 +105,28 @@ class ClientRun:
 
 def run(
     server: Server,
-    queries: Sequence[str],
+    query: str,
+    databases: Sequence[str],
     work_mem_bytes: int,
     *,
     is_cancelled: Callable[[], bool] = lambda: False,
     watch: Callable[[], None] = lambda: None,
 ) -> list[ClientRun]:
-    """One client per query, all at once; `watch` is called some times a second meanwhile.
+    """One client per database, all at once, all with the same query; `watch` is called some times a
+    second meanwhile.
 
     Raises Interrupted when cancelled, DiskFull, ServerError if the server ends or a query fails, or
     DataCorrupted if a plan is not the one that is studied. All clients have ended then.
     """
     with ExitStack() as stack:
-        connections = [stack.enter_context(server.connect()) for _ in queries]
+        connections = [stack.enter_context(server.connect(name)) for name in databases]
         for connection in connections:
             connection.execute(f"SET work_mem = '{max(work_mem_bytes // 1024, 64)}kB'")
             connection.execute("SET client_min_messages = log")
-        together = threading.Barrier(len(queries))
-        with ThreadPoolExecutor(len(queries)) as pool:
+        together = threading.Barrier(len(databases))
+        with ThreadPoolExecutor(len(databases)) as pool:
             futures = [
-                pool.submit(_run_one, connection, query, together)
-                for connection, query in zip(connections, queries, strict=True)
+                pool.submit(_run_one, connection, query, together) for connection in connections
             ]
             try:
                 watched.wait_for(futures, server, is_cancelled, watch, full=_FULL)

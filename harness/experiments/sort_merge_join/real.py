@@ -50,6 +50,7 @@ _CLIENT_BYTES: Final = 1_600_000
 _KERNEL_BYTES: Final = 2 << 20
 """What the kernel needs for the server's work besides: page tables, pages' places in files."""
 
+_QUERY: Final = f"SELECT * FROM {SMALL.name} JOIN {LARGE.name} ON {SMALL.key} = {LARGE.key}"
 _CHUNK_BYTES: Final = 1 << 20
 _HEAP_HEADER_BYTES: Final = 24
 _MINIMAL_HEADER_BYTES: Final = 16
@@ -118,7 +119,8 @@ def run_point(
                 postgres.folder_below(raw), _settings(cache_bytes), bounded=True
             ) as server,
         ):
-            facts = _load(server, tables, count)
+            databases = [_database(client) for client in range(count)]
+            facts = _load(server, tables, databases)
             server.use_for_temp_files(folder)
             assert server.cgroup is not None
             server_memory.forget_files(server)
@@ -132,7 +134,8 @@ def run_point(
             device.begin()
             runs = clients.run(
                 server,
-                [_query(number) for number in range(count)],
+                _QUERY,
+                databases,
                 v.work_mem_bytes,
                 is_cancelled=lambda: bench.cancel.is_set,
                 watch=memory.look,
@@ -172,27 +175,25 @@ def _settings(cache_bytes: int) -> dict[str, str]:
     }
 
 
-def _name(table: Table, client: int) -> str:
-    return f"{table.name}_{client}"
+def _database(client: int) -> str:
+    return postgres.DATABASE if client == 0 else f"client_{client}"
 
 
-def _query(client: int) -> str:
-    small, large = _name(SMALL, client), _name(LARGE, client)
-    return f"SELECT * FROM {small} JOIN {large} ON {SMALL.key} = {LARGE.key}"
+def _load(server: Server, tables: TableFiles, databases: Sequence[str]) -> dict[str, TableFacts]:
+    """Tables of their own for each client, in a database of its own; returns facts by table.
 
-
-def _load(server: Server, tables: TableFiles, count: int) -> dict[str, TableFacts]:
-    """Tables of their own for each client; returns facts by the name of the plain table."""
+    Loaded, frozen and analysed once, and then copied as files: as rows it took 13 times as long
+    (seven more clients, a 64th of the paper's tables).
+    """
     facts = {}
     try:
         with server.connect() as db:
             for table in TABLES:
                 _copy(db, table, tables.files[table.name])
-                for client in range(1, count):
-                    _call(db, "CREATE UNLOGGED TABLE {} AS TABLE {}", table, client, 0)
-                for client in range(count):
-                    _call(db, "VACUUM (FREEZE, ANALYZE) {}", table, client)
+                _call(db, "VACUUM (FREEZE, ANALYZE) {}", table)
                 facts[table.name] = _facts(db, table)
+        server.copy_database(databases[1:])
+        with server.connect() as db:
             db.execute("CHECKPOINT")
     except psycopg.errors.DiskFull as error:
         raise ServerError("no space left for the database itself: free some") from error
@@ -205,23 +206,21 @@ def _load(server: Server, tables: TableFiles, count: int) -> dict[str, TableFact
 
 
 def _copy(db: psycopg.Connection[Any], table: Table, file: Path) -> None:
-    _call(db, f"CREATE UNLOGGED TABLE {{}} ({table.ddl})", table, 0)
-    into = sql.SQL("COPY {} FROM STDIN (FORMAT csv)").format(sql.Identifier(_name(table, 0)))
+    _call(db, f"CREATE UNLOGGED TABLE {{}} ({table.ddl})", table)
+    into = sql.SQL("COPY {} FROM STDIN (FORMAT csv)").format(sql.Identifier(table.name))
     with db.cursor().copy(into) as copy, file.open("rb") as rows:
         while chunk := rows.read(_CHUNK_BYTES):
             copy.write(chunk)
 
 
-def _call(db: psycopg.Connection[Any], text: Any, table: Table, *tables_of: int) -> None:
-    names = [sql.Identifier(_name(table, client)) for client in tables_of]
-    db.execute(sql.SQL(text).format(*names))
+def _call(db: psycopg.Connection[Any], text: Any, table: Table) -> None:
+    db.execute(sql.SQL(text).format(sql.Identifier(table.name)))
 
 
 def _facts(db: psycopg.Connection[Any], table: Table) -> TableFacts:
-    name = sql.Identifier(_name(table, 0))
     found = db.execute(
         sql.SQL("SELECT count(*), avg(pg_column_size(t.*)), pg_relation_size({}) FROM {} t").format(
-            sql.Literal(_name(table, 0)), name
+            sql.Literal(table.name), sql.Identifier(table.name)
         )
     ).fetchone()
     assert found is not None
@@ -258,7 +257,7 @@ def _amounts(runs: Sequence[ClientRun], facts: Mapping[str, TableFacts]) -> dict
         for name in ("temp_read_bytes", "temp_written_bytes", "temp_file_bytes")
     }
     for side, each in zip(("outer", "inner"), runs[0].inputs, strict=True):
-        table = facts[each.table.rpartition("_")[0]]
+        table = facts[each.table]
         metrics |= {
             f"{side}_rows": table.rows,
             f"{side}_heap_bytes": table.heap_bytes,
