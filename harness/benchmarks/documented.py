@@ -24,7 +24,7 @@ COMMAND: Final = "harness bench --document"
 _FIRST: Final = "reviewer"
 """The group that the page begins with."""
 
-_READERS: Final = ("make quick", "make env", "make reproduce", "its ")
+_READERS: Final = ("make quick", "make env", "make reproduce in", "its ")
 """How figures begin that README has, too: what a command takes."""
 
 _HEADINGS: Final = ("figure", "measured", "lowest to highest", "goal", "holds")
