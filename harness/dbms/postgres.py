@@ -37,8 +37,6 @@ _USER: Final = "harness"  # of the database
 DATABASE: Final = "postgres"
 """The database that a server has from the start."""
 
-_TEMPLATE: Final = "template1"  # one that nobody is connected to while the other is copied
-_COPIES_FILES_IF_ASKED: Final = 15_00_00
 _DATA: Final = "data"
 _TEMP: Final = "flashlab_temp"
 _SUPPORTED: Final = range(12, 19)
@@ -86,18 +84,6 @@ class Server:
         return psycopg.connect(
             host=str(self.socket), dbname=database, user=_USER, autocommit=True, **options
         )
-
-    def copy_database(self, names: Sequence[str]) -> None:
-        """Makes databases of these names, each with all that DATABASE has: file by file, which is a
-        small part of what it takes to load the rows again. Nobody may be connected to DATABASE.
-
-        Raises psycopg.Error.
-        """
-        strategy = " STRATEGY file_copy" if self.number >= _COPIES_FILES_IF_ASKED else ""
-        copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}" + strategy)
-        with self.connect(_TEMPLATE) as db:
-            for name in names:
-                db.execute(copy.format(sql.Identifier(name), sql.Identifier(DATABASE)))
 
     def use_for_temp_files(self, folder: Path) -> None:
         """From the next connection on, to any database, temporary files lie in a new folder below

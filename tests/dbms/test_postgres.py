@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import cleaning_alone, open_folder
 
-from harness.dbms import postgres
+from harness.dbms import loading, postgres
 from harness.errors import HarnessError, MissingTool
 from harness.runs import cleaning
 
@@ -130,7 +130,7 @@ def test_temp_files_lie_where_they_are_sent(place: Path) -> None:
         postgres.run(place, {"log_temp_files": "0"}) as server,
     ):
         Path(temp).chmod(0o711)
-        server.copy_database(["other"])
+        loading.copy_database(server, ["other"])
         server.use_for_temp_files(Path(temp))
         written = [0]
         for database in (postgres.DATABASE, "other"):
@@ -150,7 +150,7 @@ def test_a_copied_database_has_the_rows_and_a_life_of_its_own(place: Path) -> No
     with postgres.run(place, {}) as server:
         with server.connect() as db:
             db.execute("CREATE UNLOGGED TABLE numbers AS SELECT i FROM generate_series(1, 9999) i")
-        server.copy_database(["one", "two"])
+        loading.copy_database(server, ["one", "two"])
         with server.connect("one") as db:
             db.execute("DELETE FROM numbers WHERE i % 2 = 0")
         found = []

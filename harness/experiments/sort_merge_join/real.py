@@ -25,10 +25,10 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from harness.dbms import postgres, server_memory
+from harness.dbms import loading, postgres, server_memory
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
-from harness.errors import DataCorrupted, ServerError
+from harness.errors import DataCorrupted
 from harness.experiments.base import Measurement, Point
 from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
@@ -51,7 +51,6 @@ _KERNEL_BYTES: Final = 2 << 20
 """What the kernel needs for the server's work besides: page tables, pages' places in files."""
 
 _QUERY: Final = f"SELECT * FROM {SMALL.name} JOIN {LARGE.name} ON {SMALL.key} = {LARGE.key}"
-_CHUNK_BYTES: Final = 1 << 20
 _HEAP_HEADER_BYTES: Final = 24
 _MINIMAL_HEADER_BYTES: Final = 16
 _FILE_SYSTEM_SPARE: Final = 1.5
@@ -185,36 +184,14 @@ def _load(server: Server, tables: TableFiles, databases: Sequence[str]) -> dict[
     Loaded, frozen and analysed once, and then copied as files: as rows it took 13 times as long
     (seven more clients, a 64th of the paper's tables).
     """
-    facts = {}
-    try:
-        with server.connect() as db:
-            for table in TABLES:
-                _copy(db, table, tables.files[table.name])
-                _call(db, "VACUUM (FREEZE, ANALYZE) {}", table)
-                facts[table.name] = _facts(db, table)
-        server.copy_database(databases[1:])
-        with server.connect() as db:
-            db.execute("CHECKPOINT")
-    except psycopg.errors.DiskFull as error:
-        raise ServerError("no space left for the database itself: free some") from error
-    except psycopg.Error as error:
-        raise ServerError(f"the tables were not loaded: {str(error).splitlines()[0]}") from error
+    loading.load(server, [(each.name, each.ddl, tables.files[each.name]) for each in TABLES])
+    with loading.told(), server.connect() as db:
+        facts = {table.name: _facts(db, table) for table in TABLES}
+    loading.copy_database(server, databases[1:])
     for name, found in facts.items():
         if found.rows != tables.rows[name]:
             raise DataCorrupted(f"{name}: {tables.rows[name]} rows were made, {found.rows} loaded")
     return facts
-
-
-def _copy(db: psycopg.Connection[Any], table: Table, file: Path) -> None:
-    _call(db, f"CREATE UNLOGGED TABLE {{}} ({table.ddl})", table)
-    into = sql.SQL("COPY {} FROM STDIN (FORMAT csv)").format(sql.Identifier(table.name))
-    with db.cursor().copy(into) as copy, file.open("rb") as rows:
-        while chunk := rows.read(_CHUNK_BYTES):
-            copy.write(chunk)
-
-
-def _call(db: psycopg.Connection[Any], text: Any, table: Table) -> None:
-    db.execute(sql.SQL(text).format(sql.Identifier(table.name)))
 
 
 def _facts(db: psycopg.Connection[Any], table: Table) -> TableFacts:

@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Final
 
 import duckdb
-import psycopg
 
-from harness.dbms import postgres, server_memory, temp_files
+from harness.dbms import loading, postgres, server_memory, temp_files
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.devices.model import waf_of
@@ -51,7 +50,6 @@ TRIMS: Final = ("none", "discard", "fstrim")
 _INODES: Final = 16_384
 """A join of 2,048 batches has twice as many files."""
 
-_CHUNK_BYTES: Final = 1 << 20
 _BLOCK_SECTORS: Final = 8
 _CLIENT_BYTES: Final = 4 << 20
 """What a client's process and the kernel need besides work_mem. An estimate: what is measured
@@ -135,7 +133,9 @@ def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
             ) as server,
         ):
             runs = _Runs(v, bench, device, folder, server, tables)
-            _load(server, tables)
+            loading.load(
+                server, [(each.name, each.ddl, tables.files[each.name]) for each in WHOLE_TABLES]
+            )
             server.use_for_temp_files(folder)
             repetitions, trace, files = runs.run(recordings)
             found = device.counters()
@@ -263,25 +263,6 @@ def _settings(page_cache_bytes: int, max_files: int) -> dict[str, str]:
         "max_wal_size": "64GB",
         "bgwriter_lru_maxpages": "0",
     }
-
-
-def _load(server: Server, tables: TableFiles) -> None:
-    try:
-        with server.connect() as db:
-            for table in WHOLE_TABLES:
-                db.execute(f"CREATE UNLOGGED TABLE {table.name} ({table.ddl})")
-                with (
-                    db.cursor().copy(f"COPY {table.name} FROM STDIN (FORMAT csv)") as copy,
-                    tables.files[table.name].open("rb") as rows,
-                ):
-                    while chunk := rows.read(_CHUNK_BYTES):
-                        copy.write(chunk)
-                db.execute(f"VACUUM (FREEZE, ANALYZE) {table.name}")
-            db.execute("CHECKPOINT")
-    except psycopg.errors.DiskFull as error:
-        raise ServerError("no space left for the database itself: free some") from error
-    except psycopg.Error as error:
-        raise ServerError(f"the tables were not loaded: {str(error).splitlines()[0]}") from error
 
 
 def _settled_ns(repetitions: Sequence[_Repetition], trace: Path) -> list[int]:
