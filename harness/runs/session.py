@@ -35,7 +35,7 @@ from harness.paths import Project
 from harness.runs import captions, claims, code, parameters, places, published, run_page
 from harness.runs.journal import Entry, Journal
 from harness.runs.places import Place
-from harness.system.files import Publication, publication
+from harness.system.files import Publication, clear_unfinished, publication
 from harness.tiers.base import Bench
 from harness.tiers.options import Asked
 
@@ -257,6 +257,8 @@ class Session:
             place.about: json.dumps(about, indent=1, sort_keys=True) + "\n",
         }
         with self._alone(), publication() as files:
+            for shared in (place.table.parent, place.metrics.parent):
+                clear_unfinished(shared)
             for path, text in texts.items():
                 files.write(path, text.encode(), make_folder=True)
             self._publish_traces(results, place.traces, files)

@@ -44,10 +44,13 @@ def publication() -> Iterator[Publication]:
 
 
 class Publication:
-    """See `publication`. Until the end each file lies in its folder under a name of its own."""
+    """See `publication`. Until the end each file lies in its folder under a name of its own, and is
+    locked, so that what a writer that died left behind can be told: see `clear_unfinished`.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[Path, Path] = {}
+        self._locks = contextlib.ExitStack()
         self._emptied: list[Path] = []
         self._made: list[Path] = []
 
@@ -73,11 +76,13 @@ class Publication:
         for folder in self._emptied:
             with told(folder):
                 _delete_all_but(folder, self._parts)
+        self._locks.close()
 
     def drop(self) -> None:
         """Nothing stays of what has not taken its place."""
         for part in self._parts.values():
             part.unlink(missing_ok=True)
+        self._locks.close()
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):  # something of it was published
                 folder.rmdir()
@@ -89,12 +94,14 @@ class Publication:
             self._make(path.parent)
         with told(path):
             _check_file(path)
-            part = path.with_name(f"{_PART}{secrets.token_hex(8)}")
-            with part.open("xb") as file:
-                self._parts[path] = part
-                fill(file)
-                file.flush()
-                os.fsync(file.fileno())
+            part, file = _begin(path.parent)
+            self._parts[path] = part
+            self._locks.enter_context(file)
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+            if path.parent in self._emptied:  # whatever is left there goes: files may be many
+                file.close()
 
     def _make(self, folder: Path) -> None:
         with told(folder):
@@ -104,6 +111,26 @@ class Publication:
                 self._made.append(each)
             if not folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Deletes what publications that died left there; one that is still written is locked."""
+    for part in folder.glob(f"{_PART}*"):
+        with contextlib.suppress(OSError), part.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
+
+
+def _begin(folder: Path) -> tuple[Path, BinaryIO]:
+    """A new file, and the lock on it, for as long as it is open."""
+    while True:
+        part = folder / f"{_PART}{secrets.token_hex(8)}"
+        file = part.open("xb")
+        with contextlib.suppress(OSError):  # a file system without locks: nothing is cleared there
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return part, file
+        file.close()  # taken for a dead writer's before it was locked
 
 
 def _check_file(path: Path) -> None:

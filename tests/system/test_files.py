@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from conftest import full_tmpfs, need
 
 from harness.errors import DataFolderError, DiskFull
-from harness.system.files import publication, write_atomically
+from harness.system.files import clear_unfinished, publication, write_atomically
 
 
 def _names(folder: Path) -> list[str]:
@@ -105,6 +107,26 @@ def test_a_name_that_is_too_long(tmp_path: Path) -> None:
     longest = tmp_path / ("x" * 255)
     write_atomically(longest, b"x")
     assert _names(tmp_path) == [longest.name]
+
+
+def test_what_dead_writers_left_goes_and_what_is_written_stays(tmp_path: Path) -> None:
+    """A killed publication leaves its unfinished file; one that still runs loses nothing."""
+    dies = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from harness.system.files import Publication\n"
+        "Publication().write(Path(sys.argv[1]), b'half'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", dies, tmp_path / "killed"], check=False)
+    (left,) = _names(tmp_path)
+    with publication() as files:
+        files.write(tmp_path / "whole", b"whole")
+        assert len(_names(tmp_path)) == 2
+        clear_unfinished(tmp_path)
+        (ours,) = _names(tmp_path)
+        assert ours != left
+    assert _names(tmp_path) == ["whole"]
+    clear_unfinished(tmp_path)
+    assert (tmp_path / "whole").read_bytes() == b"whole"
 
 
 @pytest.mark.root

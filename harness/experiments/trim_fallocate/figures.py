@@ -450,6 +450,7 @@ _VARIANTS: Final = {
     "gives_back": "gives back",
     "fitting_preallocation": "12 MiB",
     "by_and_by": "1 MiB, by and by",
+    "larger_units": "maps 16 KiB",
     "fold_first": "SLC folds first",
     "largest_cache": "SLC: all free space",
 }
