@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +51,7 @@ def record(
             console.print("mounted tracefs at /sys/kernel/tracing, it stays mounted")
         console.print(f"recording {device} with {script}; Ctrl-C ends it")
         try:
-            time.sleep(limit_s if limit_s is not None else threading_timeout())
+            threading.Event().wait(limit_s)
         except KeyboardInterrupt:
             console.print("ending")
     recording = recorder.recording
@@ -97,13 +97,6 @@ def check(trace: Trace) -> None:
 
     facts = check_file(trace)
     terminal().print(f"{trace}: {facts['rows']:,} rows of {facts['script']}, complete")
-
-
-def threading_timeout() -> float:
-    """As long as a wait can be."""
-    import threading
-
-    return threading.TIMEOUT_MAX
 
 
 def _print(rows: pd.DataFrame, title: str) -> None:

@@ -804,6 +804,23 @@ def test_every_script_has_its_module_and_every_module_its_script() -> None:
     assert [scripts.find(name).name for name in scripts.names()] == scripts.names()
 
 
+@pytest.mark.root
+def test_the_command_records_until_it_is_interrupted(device: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    harness = Path(sys.executable).with_name("harness")
+    command = [harness, "probe", "record", device, "--output", path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as recording:
+        assert recording.stdout is not None
+        while "Ctrl-C ends it" not in recording.stdout.readline():
+            assert recording.poll() is None
+        fio(device, "--rw=randread", "--number_ios=100")
+        recording.send_signal(signal.SIGINT)
+        said, _ = recording.communicate(timeout=60)
+    assert recording.returncode == 0, said
+    assert "complete" in said
+    assert len(pq.read_table(path)) >= 100
+
+
 @pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.usefixtures("added")
