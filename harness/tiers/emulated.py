@@ -21,12 +21,12 @@ from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, NamedRange, load_device
 from harness.devices.write_shares import Writes
 from harness.drives import fingerprint
-from harness.errors import HarnessError, InvalidRun, MissingTool
+from harness.errors import HarnessError, InvalidRun
 from harness.paths import Project
-from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
 from harness.system.filesystems import Ext4Spec
+from harness.tiers import block_traces
 from harness.tiers.base import CpuCosts, DeviceRequest
 from harness.tiers.hardware import write_records
 from harness.tiers.modelled import ModelledBench, start_angle_ns
@@ -184,7 +184,7 @@ def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> E
         options.devices,
         options.overrides,
         options.slowdown,
-        project.journal / "block_traces",
+        block_traces.folder(project),
     )
 
 
@@ -247,7 +247,9 @@ class EmulatedBench(ModelledBench):
                 chosen = int(made.stats()["slowdown"])
                 slower = min(chosen << (self._attempt - 1), _SLOWEST)
                 made.set_speed("real", max(slower, chosen))
-            emulated = EmulatedDevice(made, self._trace_file() if request.trace else None)
+            emulated = EmulatedDevice(
+                made, block_traces.new_file(self._traces) if request.trace else None
+            )
             try:
                 yield emulated
             except BaseException as error:
@@ -255,18 +257,6 @@ class EmulatedBench(ModelledBench):
                 raise
             finally:
                 emulated.close()
-
-    def _trace_file(self) -> Path | None:
-        if self._traces is None:
-            return None
-        try:
-            bpftrace.program()
-        except MissingTool:  # the results are as good without the kernel's view of them
-            return None
-        self._traces.mkdir(parents=True, exist_ok=True)
-        for old in self._traces.glob("block*.parquet"):
-            old.unlink()
-        return self._traces / "block.parquet"
 
     def _spec(self, device: str, overrides: Mapping[str, str], seed: int) -> LiveSpec:
         name = self.profile_name(device)

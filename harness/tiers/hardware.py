@@ -11,7 +11,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -30,11 +30,13 @@ from harness.drives.queue_settings import queue_settings
 from harness.drives.trim_log import counted_between
 from harness.drives.wear import reading
 from harness.drives.wear.counters import Wear, between
-from harness.errors import BadParameter, TargetError, UnknownName
+from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
-from harness.system import filesystems
+from harness.probes.recorder import Recorder
+from harness.system import filesystems, mounts
 from harness.system.filesystems import Ext4Spec
+from harness.tiers import block_traces
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
 from harness.tiers.options import Asked, BenchParameters, HardwareOptions
 from harness.units import format_bytes
@@ -93,6 +95,10 @@ class RealDevice(ABC):
         self._path = path
         self._storage: _core.FileStorage | None = None
         self._placed: dict[int, NDArray[np.void]] = {}
+        self._folder: Path | None = None
+        self._trace: Path | None = None
+        self._recorder: Recorder | None = None
+        self._recording = ExitStack()
 
     @property
     def path(self) -> Path:
@@ -116,9 +122,35 @@ class RealDevice(ABC):
         self.storage.sync()
         self._placed[offset_bytes] = contents
 
-    @abstractmethod
-    def filesystem(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
+    def record(self, trace: Path | None) -> None:
+        """Into which file the kernel's requests of the next point are to be recorded, if at all."""
+        self._trace = trace
+        self._recorder = None
+        self.block_trace = None
+
+    def abandon(self, error: BaseException) -> None:
+        """The run has failed: its trace need not be whole, and its own error is to be told."""
+        with suppress(HarnessError):
+            self._recording.__exit__(type(error), error, error.__traceback__)
+
+    @contextmanager
+    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """See tiers.base.DeviceUnderTest."""
+        self._emptied()
+        with self._mounted(spec) as folder:
+            self._folder = folder
+            try:
+                yield folder
+            finally:
+                self._folder = None
+
+    @abstractmethod
+    def _mounted(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
+        """Makes the file system."""
+
+    @abstractmethod
+    def _block_device(self) -> Path | None:
+        """To which a point's requests go, as the kernel counts them; None for a file's."""
 
     @abstractmethod
     def age(self, ageing: Ageing) -> None:
@@ -137,25 +169,42 @@ class RealDevice(ABC):
         """A file does not say it."""
         return None
 
-    def begin(self) -> None:  # noqa: B027
-        """Whatever was placed is on the drive already."""
+    def begin(self) -> None:
+        """Whatever was placed is on the drive. From here on its requests are recorded."""
+        device = self._block_device()
+        if self._trace is not None and device is not None:
+            self._sync()
+            self._recorder = Recorder(device, self._trace)
+            self._recording.enter_context(self._recorder)
 
     def counted(self) -> dict[str, int]:
         """Nothing that could be subtracted within a point."""
         return {}
 
     def counters(self) -> dict[str, int | float]:
-        """A file has no counters of its own."""
+        """A file counts nothing. Raises TraceIncomplete if the block trace has a gap."""
+        if self._recorder is not None:
+            self._sync()  # or the journal would write while the trace ends
+            self._recording.close()  # proves that the trace is complete
+            assert self._recorder.recording is not None
+            self.block_trace = self._recorder.recording.path
         return {}
 
     def close(self) -> None:
         """Gives up what is open."""
+        self._recording.close()
         if self._storage is not None:
             self._storage.close()
             self._storage = None
 
     def _permit(self, step: str, written_bytes: int) -> None:  # noqa: B027
         """Asks whoever guards it; nobody guards a file."""
+
+    def _sync(self) -> None:
+        if self._storage is not None:
+            self._storage.sync()
+        if self._folder is not None:
+            mounts.sync(self._folder)
 
     def _emptied(self) -> None:
         """Nothing that was placed is there any more."""
@@ -187,13 +236,16 @@ class FileDevice(RealDevice):
         self._opened.close()
         self._block = None
 
-    @contextmanager
-    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
+    def _mounted(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
-        self._emptied()
         sized = spec.sized(self._target.size_bytes - DATA_OFFSET_BYTES)
-        with filesystems.ext4_in(self._target.path, DATA_OFFSET_BYTES, sized) as folder:
-            yield folder
+        return filesystems.ext4_in(self._target.path, DATA_OFFSET_BYTES, sized)
+
+    def _block_device(self) -> Path | None:
+        """The file system's loop device, or the target itself, if it is one."""
+        if self._folder is not None:
+            return filesystems.device_of(self._folder)
+        return self._target.path if self._target.path.is_block_device() else None
 
     def age(self, ageing: Ageing) -> None:
         """Behind the header; at the drive's own speed."""
@@ -234,12 +286,11 @@ class DriveDevice(RealDevice):
                 filesystems.discard(drive.path, 0, drive.size_bytes)
 
     @contextmanager
-    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
+    def _mounted(self, spec: Ext4Spec) -> Iterator[Path]:
         """On the part of the drive that the point uses, or on its first `spec.size_bytes`.
 
         A journal of its own holds data, too: see external_journal.
         """
-        self._emptied()
         sized = spec.sized(self._part_bytes)
         if self._is_journal_apart:
             assert self._journal is not None
@@ -253,6 +304,9 @@ class DriveDevice(RealDevice):
         self._permit("make a file system", 0)
         with filesystems.ext4(self.path, sized) as folder:
             yield folder
+
+    def _block_device(self) -> Path:
+        return self._drive.path
 
     def age(self, ageing: Ageing) -> None:
         """At the drive's own speed."""
@@ -277,7 +331,8 @@ class DriveDevice(RealDevice):
 
     def begin(self) -> None:
         """Asks the drive what it has written so far."""
-        self._before = self._wear()
+        self._before = self._wear()  # before the recording, which sees such questions
+        super().begin()
 
     def counted(self) -> dict[str, int]:
         """Since `begin`: what flash was written, and by the host, if the drive counts that finely
@@ -297,8 +352,9 @@ class DriveDevice(RealDevice):
     def counters(self) -> dict[str, int | float]:
         """What the drive says that it has written since `begin`: none where it cannot say.
 
-        Raises BudgetSpent.
+        Raises BudgetSpent, TraceIncomplete.
         """
+        super().counters()
         for drive in (self._drive, self._journal):
             if drive is not None:
                 drive.check_budget()
@@ -372,6 +428,7 @@ class HardwareBench:
         self._names = dict(drives or {})
         self._budget_bytes = budget_bytes
         self._project = project
+        self._traces = block_traces.folder(project) if project else None
         self._queue = dict(queue or {})
         self._journals = dict(journals or {})
         self._stack = ExitStack()
@@ -454,22 +511,26 @@ class HardwareBench:
 
     @contextmanager
     def open_device(self, request: DeviceRequest) -> Iterator[RealDevice]:
-        """A real device takes neither seed nor trace; a drive is empty, where it can discard.
+        """A real device takes no seed; a drive is empty, where it can discard.
 
         Of its parameters it knows where writes are placed (`placement`): not by who they are from,
         or a file system's journal apart (`range`).
         """
         self.check_placement(request.device, request.overrides)
         self._remarks = {}
+        trace = block_traces.new_file(self._traces) if request.trace else None
         if self._target is not None:
             self.identity(request.device)
-            yield self._file_of(max(request.needed_bytes, request.size_bytes))
+            file = self._file_of(max(request.needed_bytes, request.size_bytes))
+            with _recorded(file, trace):
+                yield file
             self._remarks = {"waf_says": FILE_SAYS}
             return
         opened = self._drive_of(request.device)
         opened.empty(request.size_bytes, journal_apart=is_journal_apart(request.overrides))
         try:
-            yield opened
+            with _recorded(opened, trace):
+                yield opened
         finally:
             opened.close()
         self._remarks = {
@@ -514,6 +575,16 @@ class HardwareBench:
                 device.close()
         self._file, self._held = None, {}
         self._stack.close()
+
+
+@contextmanager
+def _recorded(device: RealDevice, trace: Path | None) -> Iterator[None]:
+    device.record(trace)
+    try:
+        yield
+    except BaseException as error:
+        device.abandon(error)
+        raise
 
 
 def is_journal_apart(overrides: Mapping[str, str]) -> bool:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from conftest import contents, loop_device, mounted
+from conftest import contents, loop_device, mounted, need
 from test_join_engine import join, oracle, spec
 
 from harness import _core
 from harness.errors import BadParameter, DataCorrupted, DeviceError, DiskFull, TargetError
 from harness.experiments.grace_hash_join import EXPERIMENT
 from harness.experiments.grace_hash_join.grid import Parameters
-from harness.tiers.hardware import HardwareBench
+from harness.paths import Project
+from harness.system.filesystems import Ext4Spec
+from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
+from harness.tiers.hardware import DEVICE, HardwareBench, RealDevice, write_records
+from harness.workloads.records import RECORD_BYTES
 from harness.workloads.tpch import JoinInputs
 
 MIB = 1 << 20
@@ -97,6 +103,61 @@ def test_on_a_loop_device(tmp_path: Path, smoke: JoinInputs, raw: Path) -> None:
         for point in EXPERIMENT.points(parameters, bench):
             measured = EXPERIMENT.run_point(point, parameters, bench, raw)
             assert measured.metrics["matches"] == len(smoke.lineitem)
+
+
+@pytest.mark.root
+def test_the_kernel_s_requests_are_recorded(
+    tmp_path: Path, checkout: Project, smoke: JoinInputs
+) -> None:
+    """Of a block device, from `begin` to `counters`; of a file system, on what it lies on."""
+    need("bpftrace")
+    orders = smoke.orders[:4096]
+    asked = DeviceRequest(device=DEVICE, needed_bytes=64 * MIB, trace=True)
+    with (
+        loop_device(tmp_path, 128 * MIB) as device,
+        HardwareBench(device, project=checkout) as bench,
+    ):
+        with bench.open_device(asked) as target:
+            target.begin()
+            write_records(target.storage, DATA_OFFSET_BYTES, orders)
+            target.counters()
+            assert target.block_trace is not None
+            table = pq.read_table(target.block_trace).to_pandas()
+            written = int(table[table.op == "write"].sectors.sum()) * 512
+            assert written == len(orders) * RECORD_BYTES
+        with bench.open_device(asked) as target, target.filesystem(Ext4Spec()) as folder:
+            target.begin()
+            (folder / "file").write_bytes(bytes(5 * MIB))
+            target.counters()
+            assert target.block_trace is not None
+            table = pq.read_table(target.block_trace).to_pandas()
+            assert table[table.op == "write"].sectors.sum() * 512 > 5 * MIB
+        with bench.open_device(replace(asked, trace=False)) as target:
+            target.begin()
+            target.counters()
+            assert target.block_trace is None
+
+
+@pytest.mark.root
+def test_a_failed_point_ends_its_recording(tmp_path: Path, checkout: Project) -> None:
+    """And tells its own error; the next point is recorded again."""
+    need("bpftrace")
+    asked = DeviceRequest(device=DEVICE, needed_bytes=64 * MIB, trace=True)
+    with (
+        loop_device(tmp_path, 128 * MIB) as device,
+        HardwareBench(device, project=checkout) as bench,
+    ):
+        with pytest.raises(ZeroDivisionError), bench.open_device(asked) as target:
+            _begin_and_fail(target)
+        with bench.open_device(asked) as target:
+            target.begin()
+            target.counters()
+            assert target.block_trace is not None
+
+
+def _begin_and_fail(target: RealDevice) -> None:
+    target.begin()
+    raise ZeroDivisionError
 
 
 @pytest.mark.root

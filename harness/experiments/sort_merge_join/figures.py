@@ -34,7 +34,7 @@ NEEDS: Final = {
     "against_paper": "the paper's clients and work_mem at its size (tier simulated, scale paper)",
     "sort_and_join": "any clients and work_mem",
     "gap": "a disk and a flash drive, at the same clients and work_mem",
-    "utilisation": "the drive's requests, recorded: a file's are not",
+    "utilisation": "the drive's requests, recorded by bpftrace",
     "random_io": "the disk's requests and its arm, counted (tier simulated)",
     "merge_plans": "the model's merge plans (tier simulated)",
     "sorts_for_ssd": "the variants of the sort (tier simulated)",
