@@ -313,9 +313,11 @@ def emulated(raw: Path, slowdown: int, **changes: Any) -> Measurement:
 
 @pytest.mark.clock
 @pytest.mark.usefixtures("nothing_left")
-def test_the_drive_tells_its_write_amplification_and_has_the_journal_in_its_stream(
-    raw: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mode", ["msdj", "dj"])
+def test_the_drive_tells_its_write_amplification_and_knows_the_journal(
+    mode: str, raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In every mode; whether the journal has its stream for itself, a parameter decides."""
     streams = EmulatedDevice.streams
     told: list[NamedRange] = []
 
@@ -324,7 +326,7 @@ def test_the_drive_tells_its_write_amplification_and_has_the_journal_in_its_stre
         told[:] = ranges
 
     monkeypatch.setattr(EmulatedDevice, "streams", listen)
-    changes: dict[str, Any] = {"mode": "msdj", "warm_up_s": 0.1, "measured_s": 0.5}
+    changes: dict[str, Any] = {"mode": mode, "warm_up_s": 0.1, "measured_s": 0.5}
     slowdown, measured = on_time(partial(emulated, raw, **changes), 16, 48)
     found, series = measured.metrics, measured.series
     assert {(each.name, each.stream) for each in told} == {("journal", 1)}

@@ -262,7 +262,7 @@ class _Point:
     def run(self, trace: Path) -> Measurement:
         """Everything, once; the block trace is written to `trace`, or beside it."""
         # A real drive counts what it writes, but not by range.
-        counts_ranges = self.device.profile is not None and self.device.writes() is not None
+        counts_ranges = self.device.drive is not None and self.device.writes() is not None
         if counts_ranges or self.mode.journal_stream:
             self.device.streams([] if self.journal_device else _journal_ranges(self.block_device))
         with mysql.run(self.data, self.settings, bounded=True, stop_limit_s=_STOP_S) as server:
