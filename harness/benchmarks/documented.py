@@ -60,7 +60,7 @@ def recorded(project: Project) -> dict[str, Any]:
 
 
 def parts(project: Project) -> dict[Path, str]:
-    """What has to stand in each page, in Markdown."""
+    """What has to stand in each page, in Markdown: of the studies' figures those with a goal."""
     kept = recorded(project)
     return {project.validation: _all(kept), project.readme: _for_readers(kept)}
 
@@ -76,7 +76,8 @@ def _all(kept: Mapping[str, Any]) -> str:
         of = kept[group]
         lines += [f"`make bench ONLY={group}`, {_where(of)}:", ""]
         lines += [row(_HEADINGS), row(["---"] * len(_HEADINGS))]
-        lines += [row(_cells(figure)) for figure in of["figures"]] + [""]
+        shown = [f for f in of["figures"] if f["goal"] or group == _FIRST]
+        lines += [row(_cells(figure)) for figure in shown] + [""]
     return "\n".join(lines) + "\n"
 
 

@@ -219,7 +219,7 @@ class _PlanDevice(RealDevice):
         self._note("write the input", command, written)
 
     @contextmanager
-    def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
+    def _mounted(self, spec: Ext4Spec) -> Iterator[Path]:
         """What mke2fs is told; the rest writes through the file system."""
         sized = spec.sized(self._part_bytes)
         if self._journal is not None:
@@ -233,6 +233,9 @@ class _PlanDevice(RealDevice):
         self._note("make a file system", command, written)
         raise _Enough
         yield  # a generator, as `contextmanager` wants one
+
+    def _block_device(self) -> None:
+        """Nothing is run, and so nothing recorded."""
 
     def age(self, ageing: Ageing) -> None:
         """The fio job."""

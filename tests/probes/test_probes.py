@@ -808,7 +808,7 @@ def test_every_script_has_its_module_and_every_module_its_script() -> None:
 def test_the_command_records_until_it_is_interrupted(device: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     harness = Path(sys.executable).with_name("harness")
-    command = [harness, "probe", "record", device, "--output", path]
+    command = [str(harness), "probe", "record", str(device), "--output", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as recording:
         assert recording.stdout is not None
         while "Ctrl-C ends it" not in recording.stdout.readline():
