@@ -96,12 +96,13 @@ class Publication:
             _check_file(path)
             part, file = _begin(path.parent)
             self._parts[path] = part
-            self._locks.enter_context(file)
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-            if path.parent in self._emptied:  # whatever is left there goes: files may be many
-                file.close()
+            with contextlib.ExitStack() as opened:  # what fails is closed here, and told
+                opened.enter_context(file)
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+                if path.parent not in self._emptied:  # there whatever is left goes: no lock needed
+                    self._locks.push(opened.pop_all())
 
     def _make(self, folder: Path) -> None:
         with told(folder):

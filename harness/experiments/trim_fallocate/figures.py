@@ -462,7 +462,8 @@ def _what_if(table: pd.DataFrame, results: Results) -> Figure | None:
     bars = _over_base(table, results)
     if len(sweep) < 3 or bars.empty:
         return None
-    figure = Figure(figsize=(2 * plots.WIDTH_IN * 0.75, 6.8), layout="constrained")
+    height_in = 1.5 + 0.55 * bars.label.nunique()  # room for four bars' numbers
+    figure = Figure(figsize=(2 * plots.WIDTH_IN * 0.75, max(height_in, 5.0)), layout="constrained")
     grid = figure.add_gridspec(1, 3, width_ratios=(1, 1, 1.5))
     panels = {"trim_commands": "TRIMs per repetition", "first_query_s": "first query (s)"}
     for column, (name, label) in enumerate(panels.items()):
