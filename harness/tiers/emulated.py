@@ -7,7 +7,7 @@ the simulated tier starts. A run whose replies left too late is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,13 @@ from harness.devices.live import LiveDevice, LiveSpec
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, NamedRange, load_device
 from harness.devices.write_shares import Writes
 from harness.drives import fingerprint
-from harness.errors import HarnessError, InvalidRun
+from harness.errors import InvalidRun
 from harness.paths import Project
-from harness.probes.recorder import Recorder
-from harness.system import filesystems, mounts
+from harness.system import filesystems
 from harness.system.filesystems import Ext4Spec
 from harness.tiers import block_traces
 from harness.tiers.base import CpuCosts, DeviceRequest
-from harness.tiers.hardware import write_records
+from harness.tiers.hardware import sync, write_records
 from harness.tiers.modelled import ModelledBench, start_angle_ns
 from harness.tiers.options import Asked, BenchParameters, EmulatedOptions
 from harness.workloads import ageing as ageing_job
@@ -46,13 +45,16 @@ class EmulatedDevice:
 
     def __init__(self, device: LiveDevice, trace: Path | None) -> None:
         self._device = device
-        self._recorder = trace and Recorder(device.path, trace, device_counters=self.counted)
-        self._stack = ExitStack()
-        self.block_trace: Path | None = None
+        self._recording = block_traces.Recording(trace, self.counted)
         self.slowdown = int(device.stats()["slowdown"])
         self._storage: _core.FileStorage | None = None
         self._folder: Path | None = None
         device.set_speed("none")
+
+    @property
+    def block_trace(self) -> Path | None:
+        """The kernel's view, once it is proven complete."""
+        return self._recording.path
 
     @property
     def drive(self) -> LiveDevice:
@@ -126,25 +128,20 @@ class EmulatedDevice:
         self._sync()
         self._device.set_speed("real")
         self._device.reset()
-        if self._recorder:
-            self._stack.enter_context(self._recorder)
+        self._recording.begin(self._device.path)
 
     def abandon(self, error: BaseException) -> None:
-        """The run has failed: its trace need not be whole, and its own error is to be told."""
-        with suppress(HarnessError):
-            self._stack.__exit__(type(error), error, error.__traceback__)
+        """The run has failed."""
+        self._recording.abandon(error)
 
     def close(self) -> None:
         """Ends what is still open."""
-        self._stack.close()
+        self._recording.end()
         if self._storage is not None:
             self._storage.close()
 
     def _sync(self) -> None:
-        if self._storage is not None:
-            self._storage.sync()
-        if self._folder is not None:
-            mounts.sync(self._folder)
+        sync(self._storage, self._folder)
 
     def counted(self) -> dict[str, int]:
         """The model's counters since `begin`."""
@@ -158,9 +155,7 @@ class EmulatedDevice:
         """
         if self._folder is not None:
             self._sync()  # or the journal would write while the trace ends
-        self._stack.close()  # proves that the trace is complete
-        if self._recorder and self._recorder.recording:
-            self.block_trace = self._recorder.recording.path
+        self._recording.end()
         seen = self._device.stats()
         if not seen["valid"]:
             raise InvalidRun(f"the run is not valid: {'; '.join(seen['problems'])}")

@@ -11,7 +11,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -30,10 +30,9 @@ from harness.drives.queue_settings import queue_settings
 from harness.drives.trim_log import counted_between
 from harness.drives.wear import reading
 from harness.drives.wear.counters import Wear, between
-from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
+from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
-from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
 from harness.system.filesystems import Ext4Spec
 from harness.tiers import block_traces
@@ -80,13 +79,20 @@ def write_records(
         storage.write(offset_bytes + at * RECORD_BYTES, data)
 
 
+def sync(storage: _core.FileStorage | None, folder: Path | None) -> None:
+    """What was written either way, by the engine or through a file system, is on the device."""
+    if storage is not None:
+        storage.sync()
+    if folder is not None:
+        mounts.sync(folder)
+
+
 class RealDevice(ABC):
     """What a file and a drive have in common. Its clock is the real one."""
 
     cpu = CpuCosts()
     profile = None
     host = None
-    block_trace: Path | None = None
     slowdown = 1
     drive = None
     size_bytes: int
@@ -96,9 +102,7 @@ class RealDevice(ABC):
         self._storage: _core.FileStorage | None = None
         self._placed: dict[int, NDArray[np.void]] = {}
         self._folder: Path | None = None
-        self._trace: Path | None = None
-        self._recorder: Recorder | None = None
-        self._recording = ExitStack()
+        self._recording = block_traces.Recording()
 
     @property
     def path(self) -> Path:
@@ -122,16 +126,20 @@ class RealDevice(ABC):
         self.storage.sync()
         self._placed[offset_bytes] = contents
 
-    def record(self, trace: Path | None) -> None:
-        """Into which file the kernel's requests of the next point are to be recorded, if at all."""
-        self._trace = trace
-        self._recorder = None
-        self.block_trace = None
+    @property
+    def block_trace(self) -> Path | None:
+        """The kernel's view, once it is proven complete."""
+        return self._recording.path
 
-    def abandon(self, error: BaseException) -> None:
-        """The run has failed: its trace need not be whole, and its own error is to be told."""
-        with suppress(HarnessError):
-            self._recording.__exit__(type(error), error, error.__traceback__)
+    @contextmanager
+    def recorded(self, trace: Path | None) -> Iterator[None]:
+        """The file into which the kernel's requests of the point are to be recorded, if at all."""
+        self._recording = block_traces.Recording(trace)
+        try:
+            yield
+        except BaseException as error:
+            self._recording.abandon(error)
+            raise
 
     @contextmanager
     def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
@@ -172,10 +180,9 @@ class RealDevice(ABC):
     def begin(self) -> None:
         """Whatever was placed is on the drive. From here on its requests are recorded."""
         device = self._block_device()
-        if self._trace is not None and device is not None:
-            self._sync()
-            self._recorder = Recorder(device, self._trace)
-            self._recording.enter_context(self._recorder)
+        if self._recording.is_wanted and device is not None:
+            sync(self._storage, self._folder)
+            self._recording.begin(device)
 
     def counted(self) -> dict[str, int]:
         """Nothing that could be subtracted within a point."""
@@ -183,28 +190,20 @@ class RealDevice(ABC):
 
     def counters(self) -> dict[str, int | float]:
         """A file counts nothing. Raises TraceIncomplete if the block trace has a gap."""
-        if self._recorder is not None:
-            self._sync()  # or the journal would write while the trace ends
-            self._recording.close()  # proves that the trace is complete
-            assert self._recorder.recording is not None
-            self.block_trace = self._recorder.recording.path
+        if self._recording.has_begun:
+            sync(self._storage, self._folder)  # or the journal would write while the trace ends
+            self._recording.end()
         return {}
 
     def close(self) -> None:
         """Gives up what is open."""
-        self._recording.close()
+        self._recording.end()
         if self._storage is not None:
             self._storage.close()
             self._storage = None
 
     def _permit(self, step: str, written_bytes: int) -> None:  # noqa: B027
         """Asks whoever guards it; nobody guards a file."""
-
-    def _sync(self) -> None:
-        if self._storage is not None:
-            self._storage.sync()
-        if self._folder is not None:
-            mounts.sync(self._folder)
 
     def _emptied(self) -> None:
         """Nothing that was placed is there any more."""
@@ -522,14 +521,14 @@ class HardwareBench:
         if self._target is not None:
             self.identity(request.device)
             file = self._file_of(max(request.needed_bytes, request.size_bytes))
-            with _recorded(file, trace):
+            with file.recorded(trace):
                 yield file
             self._remarks = {"waf_says": FILE_SAYS}
             return
         opened = self._drive_of(request.device)
         opened.empty(request.size_bytes, journal_apart=is_journal_apart(request.overrides))
         try:
-            with _recorded(opened, trace):
+            with opened.recorded(trace):
                 yield opened
         finally:
             opened.close()
@@ -575,16 +574,6 @@ class HardwareBench:
                 device.close()
         self._file, self._held = None, {}
         self._stack.close()
-
-
-@contextmanager
-def _recorded(device: RealDevice, trace: Path | None) -> Iterator[None]:
-    device.record(trace)
-    try:
-        yield
-    except BaseException as error:
-        device.abandon(error)
-        raise
 
 
 def is_journal_apart(overrides: Mapping[str, str]) -> bool:

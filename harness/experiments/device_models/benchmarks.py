@@ -421,7 +421,7 @@ def _made_up(requests: int) -> Iterator[traces.Chunk]:
         yield from traces.from_arrays(columns)
 
 
-def planted(runs: Runs, console: Console) -> Iterator[Goal]:
+def measure_planted(runs: Runs, console: Console) -> Iterator[Goal]:
     """Deliberate bugs in the models, and whether the tests see them."""
     console.print("every planted bug is built and tested: about an hour")
     project = runs.project
@@ -441,4 +441,4 @@ def planted(runs: Runs, console: Console) -> Iterator[Goal]:
     )
 
 
-BENCHMARKS: Final = {"device_models": (measure,), "planted_bugs": (planted,)}
+BENCHMARKS: Final = {"device_models": (measure,), "planted_bugs": (measure_planted,)}
