@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/archive.hpp"
+#include "base/prefetch.hpp"
 
 namespace flashlab {
 
@@ -42,7 +43,7 @@ class HugeArray {
   T& operator[](std::size_t i) { return data_[i]; }
   const T& operator[](std::size_t i) const { return data_[i]; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  void prefetch(std::size_t i) const { __builtin_prefetch(data_ + i, 1, 1); }
+  void prefetch(std::size_t i) const { prefetch_early(data_ + i); }
 
   void archive(Archive& a) { a.block(data_, size_); }
 

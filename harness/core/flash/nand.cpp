@@ -284,9 +284,12 @@ void Nand::rekey(std::size_t seat) {
     keys_[seat] = kUnknown;
     return;
   }
-  const Op& first = queues_[seat].front();
-  const Nanos begin = std::max(free_[seat], first.ready);
-  keys_[seat] = senses_first(first.kind) ? begin + times_[seat].read : begin;
+  keys_[seat] = key_of(queues_[seat].front(), free_[seat], times_[seat]);
+}
+
+Nanos Nand::key_of(const Op& first, Nanos free, const CellTimes& cells) {
+  const Nanos begin = std::max(free, first.ready);
+  return senses_first(first.kind) ? begin + cells.read : begin;
 }
 
 // Without branches: which die is next is as good as random.
@@ -318,25 +321,30 @@ void Nand::step(std::uint32_t channel) {
 
 // The first operation that waits on a die gets its times.
 void Nand::commit(std::uint32_t channel, std::size_t seat) {
-  const Op op = queues_[seat].front();
-  if (op.kind == Kind::copy && op.number > 1) {
-    --queues_[seat].front().number;
+  Ring<Op>& queue = queues_[seat];
+  Op& first = queue.front();
+  // Field by field: a copy of all of it waits for the part that was stored last.
+  const Kind kind = first.kind;
+  const std::uint32_t number = first.number;
+  const Nanos ready = first.ready;
+  const Nanos out = unit_transfer_ * first.units;
+  if (kind == Kind::copy && number > 1) {
+    first.number = number - 1;
   } else {
-    queues_[seat].pop_front();
+    queue.pop_front();
   }
   Lane& lane = channels_[channel];
   const CellTimes& cells = times_[seat];
-  const Nanos begin = std::max(free_[seat], op.ready);
+  const Nanos begin = std::max(free_[seat], ready);
   const Nanos wanted = keys_[seat];
-  const Nanos out = unit_transfer_ * op.units;
   Nanos end;
-  switch (op.kind) {
+  switch (kind) {
     case Kind::program:
     case Kind::slc_program: {
-      const bool slc = op.kind == Kind::slc_program;
+      const bool slc = kind == Kind::slc_program;
       end = lane.take(wanted, page_transfer_) + page_transfer_ +
             varied(channel, slc ? cells.slc_program : cells.program);
-      entry(op.number).end = end;
+      entry(number).end = end;
       counters_.host_program += end - begin;
       break;
     }
@@ -352,7 +360,7 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
     case Kind::fold: {
       const Nanos moved = lane.take(wanted, out + page_transfer_) + out;
       end = moved + page_transfer_ + varied(channel, cells.program);
-      if (op.kind == Kind::fold) {
+      if (kind == Kind::fold) {
         counters_.fold += end - begin;
       } else {
         counters_.gc_read += moved - begin;
@@ -366,7 +374,7 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
       break;
   }
   free_[seat] = end;
-  rekey(seat);
+  keys_[seat] = queue.empty() ? kUnknown : key_of(queue.front(), end, cells);
   lane.forget_before(std::min(present_, wanted));
 }
 

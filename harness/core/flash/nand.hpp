@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/archive.hpp"
+#include "base/prefetch.hpp"
 #include "base/prng.hpp"
 #include "base/ring.hpp"
 #include "base/units.hpp"
@@ -63,7 +64,7 @@ class Nand {
   // Whether a page of this block may still be unprogrammed.
   [[nodiscard]] bool remembers(Block block) const { return remembered_[block] != 0; }
   // A hint that a page of this block is asked for soon.
-  void expect(Block block) const { __builtin_prefetch(&remembered_[block], 0, 1); }
+  void expect(Block block) const { prefetch_early(&remembered_[block]); }
 
   // What Ftl calls.
   void program(Page page, Die die, Work work);
@@ -145,7 +146,8 @@ class Nand {
   Nanos end_of(std::uint32_t position);
   [[nodiscard]] Nanos varied(std::uint32_t channel, Nanos nominal);
   [[nodiscard]] CellTimes cell_times(std::int64_t thousandths) const;
-  [[nodiscard]] bool senses_first(Kind kind) const {
+  [[nodiscard]] static Nanos key_of(const Op& first, Nanos free, const CellTimes& cells);
+  [[nodiscard]] static bool senses_first(Kind kind) {
     return kind == Kind::gc_read || kind == Kind::copy || kind == Kind::fold;
   }
   [[nodiscard]] Entry& entry(std::uint32_t position) {

@@ -12,6 +12,7 @@
 
 #include "base/archive.hpp"
 #include "base/huge_array.hpp"
+#include "base/prefetch.hpp"
 #include "flash/geometry.hpp"
 
 namespace flashlab::flash {
@@ -28,7 +29,7 @@ class PageMap {
   [[nodiscard]] static bool are_beside(Slot a, Slot b) { return a >> 6 == b >> 6; }
   void expect_release(Slot slot, Block block) const {
     valid_bits_.prefetch(slot >> 6);
-    __builtin_prefetch(&valid_[block], 1, 1);
+    prefetch_early(&valid_[block]);
   }
 
   [[nodiscard]] Slot find(Lpn lpn) const { return slot_of_[lpn] - 1; }  // 0 is stored for none

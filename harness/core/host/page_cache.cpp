@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/check.hpp"
+#include "base/prefetch.hpp"
 #include "host/in_turn.hpp"
 
 namespace flashlab::host {
@@ -226,8 +227,8 @@ std::int64_t PageCache::dirty_blocks(FileId id) const { return files_[id]->dirty
 
 void PageCache::expect(FileId id, std::int64_t block) const {
   const File& file = *files_[id];
-  __builtin_prefetch(file.flags.data() + block, 1);
-  __builtin_prefetch(file.stamps.data() + block, 1);
+  prefetch(file.flags.data() + block);
+  prefetch(file.stamps.data() + block);
 }
 
 Nanos PageCache::take_cpu(Process self) {
@@ -460,8 +461,8 @@ void PageCache::expect_eviction() {
   const Touched& soon = touched_[kAhead];
   const File& file = *files_[soon.file];
   if (soon.begin >= file.blocks()) return;
-  __builtin_prefetch(file.flags.data() + soon.begin, 1);
-  __builtin_prefetch(file.stamps.data() + soon.begin);
+  prefetch(file.flags.data() + soon.begin);
+  prefetch(file.stamps.data() + soon.begin);
 }
 
 std::int64_t PageCache::evict(const Touched& oldest) {

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/check.hpp"
+#include "base/prefetch.hpp"
 #include "join/hash.hpp"
 
 namespace flashlab::join {
@@ -54,13 +55,13 @@ Matches HashTable::probe(std::span<const Record> records) const {
     const std::size_t n = std::min(kGroup, records.size() - begin);
     for (std::size_t i = 0; i < n; ++i) {
       at[i] = bucket(records[begin + i].content.key);
-      __builtin_prefetch(&heads_[at[i]]);
+      prefetch(&heads_[at[i]]);
     }
     for (std::size_t i = 0; i < n; ++i) {
       at[i] = heads_[at[i]];
       if (at[i] == kEnd) continue;
-      __builtin_prefetch(&base_[at[i]]);
-      __builtin_prefetch(&next_[at[i]]);
+      prefetch(&base_[at[i]]);
+      prefetch(&next_[at[i]]);
     }
     for (std::size_t i = 0; i < n; ++i) {
       const RecordContent& wanted = records[begin + i].content;

@@ -14,6 +14,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/prefetch.hpp"
 #include "dbms/tpcc/tables.hpp"
 
 namespace flashlab::dbms::innodb {
@@ -48,8 +49,8 @@ class BufferPool {
   [[nodiscard]] FrameId find(PageId page) const { return where_[page]; }
   [[nodiscard]] Frame& at(FrameId frame) { return frames_[frame]; }
   // Hints, for the speed of the simulation.
-  void expect_place(PageId page) const { __builtin_prefetch(&where_[page]); }
-  void expect(FrameId frame) const { __builtin_prefetch(&frames_[frame]); }
+  void expect_place(PageId page) const { prefetch(&where_[page]); }
+  void expect(FrameId frame) const { prefetch(&frames_[frame]); }
 
   // Puts the page into a free frame, as old; kNone if there is none.
   FrameId add(PageId page);
