@@ -1,8 +1,8 @@
 """The project's figures, measured: `make bench` and its groups.
 
 Every figure is a record {name, value, unit, goal, holds, runs, min, median, max, command}; a figure
-that cannot be measured here has the reason instead of a value and `holds: null`. Nothing is typed
-in.
+that cannot be measured here has the reason instead of a value and `holds: null`. `made` says when it
+was measured, of which commit, on which machine. Nothing is typed in.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from harness.errors import UnknownName
 from harness.experiments.base import Benchmark
 from harness.goals import Goal
 from harness.paths import Project
+from harness.runs.checkout import made_here
 from harness.runs.study import StudyRuns
 from harness.system.files import write_atomically
 
@@ -75,13 +76,13 @@ def run(project: Project, only: str, console: Console, checkouts: Mapping[str, P
     path = project.build / "bench.json"
     records = json.loads(path.read_text()) if path.is_file() else []
     for group in [only] if only else known:
-        figures = []
+        figures, made = [], made_here(project)
         for measure in _measures(group, checkouts):
             for figure in measure(project, console):
                 figures.append(figure)
                 console.print(figure.line())
         records = [r for r in records if r["group"] != group]
-        records += [{"group": group, **figure.record()} for figure in figures]
+        records += [{"group": group, "made": made, **figure.record()} for figure in figures]
         write_atomically(path, (json.dumps(records, indent=1) + "\n").encode(), make_folder=True)
     _summarise(records, console)
     console.print(f"written: {path}")

@@ -3,8 +3,8 @@
     harness bench --document
 
 The records of the groups that build/bench.json has replace those of the same groups in
-data/bench.json, which is kept, with the machine and the commit; the pages are made from that file
-alone, so that anybody can see whether they say what was measured.
+data/bench.json, which is kept, with machine, commit and date of each group's measurement; the pages
+are made from that file alone, so that anybody can see whether they say what was measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from harness.errors import BadParameter
 from harness.paths import Project
-from harness.runs.checkout import made_here
 from harness.runs.made_part import MadePart, row
 from harness.system.files import write_atomically
 
@@ -38,12 +37,14 @@ def update(project: Project) -> list[Path]:
     if not measured.is_file():
         raise BadParameter("nothing was measured here: make bench, or make bench ONLY=GROUP")
     kept = recorded(project)
-    here = made_here(project)
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for record in json.loads(measured.read_text(encoding="utf-8")):
+        if "made" not in record:  # by an earlier version, which did not say of what
+            continue
+        group = found.setdefault(record["group"], {**record["made"], "figures": []})
         if not record.get("is_claim"):
-            found.setdefault(record["group"], []).append(_plain(record))
-    kept |= {group: {**here, "figures": figures} for group, figures in found.items()}
+            group["figures"].append(_plain(record))
+    kept |= found
     text = json.dumps(kept, indent=1) + "\n"
     write_atomically(_file(project), text.encode(), make_folder=True)
     made = parts(project)
@@ -115,7 +116,7 @@ def _where(of: Mapping[str, Any]) -> str:
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is only for who looks closer: that stays in build/bench.json."""
-    left_out = ("group", "context", "command", "median")
+    left_out = ("group", "made", "context", "command", "median")
     return {name: value for name, value in record.items() if name not in left_out}
 
 

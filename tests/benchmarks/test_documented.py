@@ -30,8 +30,11 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def measured(project: Project, *figures: Goal, group: str = "reviewer") -> None:
-    records = [{"group": group, **figure.record()} for figure in figures]
+def measured(
+    project: Project, *figures: Goal, group: str = "reviewer", commit: str = "0a"
+) -> None:
+    made = {"date": "2026-01-01", "commit": commit, "machine": "a machine"}
+    records = [{"group": group, "made": made, **figure.record()} for figure in figures]
     project.build.mkdir(exist_ok=True)
     (project.build / "bench.json").write_text(json.dumps(records))
 
@@ -55,6 +58,18 @@ def test_what_was_measured_replaces_its_group_alone(project: Project) -> None:
     assert "figure 1" not in page
     assert "| make quick from an empty clone | 3:16 min |" in readme
     assert "probe" not in readme
+
+
+def test_a_figure_is_of_the_commit_that_it_was_measured_of(project: Project) -> None:
+    """However many commits later it is written down."""
+    speed = Goal("probe", "1/s", ">= 3", "make bench", [1.0])
+    measured(project, speed, group="probes", commit="0a1b")
+    documented.update(project)
+    measured(project, speed, group="sweeps", commit="2c3d")
+    documented.update(project)
+    found = {name: of["commit"] for name, of in documented.recorded(project).items()}
+    assert found == {"probes": "0a1b", "sweeps": "2c3d"}
+    assert "a machine, 2026-01-01, commit 0a1b:" in documented.written(project.validation)
 
 
 def test_nothing_was_measured(project: Project) -> None:

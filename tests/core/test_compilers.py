@@ -124,6 +124,32 @@ def test_a_wheel_of_code_that_warns(werror: str, tmp_path: Path) -> None:
     assert bool(list((tmp_path / "wheel").glob("*.whl"))) == (werror == "OFF")
 
 
+# --- what they leave out --------------------------------------------------------------------------
+
+HINTS = """#include "base/prefetch.hpp"
+struct Table {
+  const int* at;
+  [[gnu::noinline]] void expect(int i) const { HINT(at + i); }
+};
+void caller(const Table& table) { table.expect(3); }
+"""
+
+
+def hints(compiler: str, hint: str, folder: Path) -> bool:
+    """Whether a caller still calls what does nothing but hint. GCC 12: not of the bare builtin."""
+    (folder / "hints.cpp").write_text(HINTS)
+    options = ["-std=c++20", "-O3", f"-DHINT={hint}", f"-I{CORE}", "-S", "-o", "-"]
+    said = passes([need(compiler), *options, str(folder / "hints.cpp")])
+    caller = said.split("_Z6callerRK5Table:")[1].split(".cfi_endproc")[0]
+    return "expect" in caller or "prefetch" in caller
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("hint", ["flashlab::prefetch", "flashlab::prefetch_early"])
+def test_a_hint_to_the_processor_is_not_left_out(compiler: str, hint: str, tmp_path: Path) -> None:
+    assert hints(compiler, hint, tmp_path)
+
+
 # --- the oldest and the newest --------------------------------------------------------------------
 
 
