@@ -1,8 +1,8 @@
 """The project's figures, measured: `make bench` and its groups.
 
 Every figure is a record {name, value, unit, goal, holds, runs, min, median, max, command}; a figure
-that cannot be measured here has the reason instead of a value and `holds: null`. `made` says when it
-was measured, of which commit, on which machine. Nothing is typed in.
+that cannot be measured here has the reason instead of a value and `holds: null`. `made` says when
+it was measured, of which commit, on which machine. Nothing is typed in.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def measured(
-    project: Project, *figures: Goal, group: str = "reviewer", commit: str = "0a"
-) -> None:
+def measured(project: Project, *figures: Goal, group: str = "reviewer", commit: str = "0a") -> None:
     made = {"date": "2026-01-01", "commit": commit, "machine": "a machine"}
     records = [{"group": group, "made": made, **figure.record()} for figure in figures]
     project.build.mkdir(exist_ok=True)

@@ -187,7 +187,6 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
   const Geometry& geometry = ftl_.geometry();
   const Bytes first = to_bytes(request.lba);
   const Bytes last = first + to_bytes(request.sectors);
-  if (last - first > geometry.page()) expect_units({request.lba, request.lba + request.sectors});
   firmware_free_ +=
       trim_->reading({request.lba, request.lba + request.sectors}, *this, counters_.trim);
   begin = firmware_free_;
@@ -227,7 +226,6 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
   const Bytes last = to_bytes(request.lba + request.sectors);
   const Extent written{request.lba, request.lba + request.sectors};
   const Extent touched = in_units(written);
-  if (written.length() > to_sectors(geometry.unit())) expect_units(written);
   // The rest of a unit that is written in part is read before.
   if (touched.begin < written.begin || written.end < touched.end) {
     firmware_free_ += trim_->reading(touched, *this, counters_.trim);

@@ -449,20 +449,8 @@ void PageCache::make_room(std::int64_t blocks) {
   for (std::size_t left = touched_.size(); left > 0 && resident_ + blocks > capacity_; --left) {
     const Touched oldest = touched_.front();
     touched_.pop_front();
-    expect_eviction();
     resident_ -= evict(oldest);
   }
-}
-
-// What was touched one after the other lies anywhere in memory: it is fetched before its turn.
-void PageCache::expect_eviction() {
-  constexpr std::size_t kAhead = 8;
-  if (touched_.size() <= kAhead || touched_[kAhead].file == kElsewhere) return;
-  const Touched& soon = touched_[kAhead];
-  const File& file = *files_[soon.file];
-  if (soon.begin >= file.blocks()) return;
-  prefetch(file.flags.data() + soon.begin);
-  prefetch(file.stamps.data() + soon.begin);
 }
 
 std::int64_t PageCache::evict(const Touched& oldest) {

@@ -120,7 +120,6 @@ class PageCache final : private IoOwner {
 
   void touch(FileId id, std::int64_t begin, std::int64_t blocks);
   void make_room(std::int64_t blocks);
-  void expect_eviction();
   std::int64_t evict(const Touched& oldest);
 
   void hold_back(Process self);
