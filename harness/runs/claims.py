@@ -44,6 +44,9 @@ WANTING: Final = (DIRECTION_ONLY, UNDECIDED, NOT_REPRODUCED)
 SHARE: Final = "share"
 """The unit of ratios that papers print in per cent; only what is shown is in per cent, too."""
 
+_WITHOUT_A_MODEL: Final = ("hardware",)
+"""Tiers on which no model has a part in the result."""
+
 _REPEATED: Final = "repetition_"
 _TIMES: Final = "_time_s"
 BASE: Final = "paper"  # the variant in which nothing is varied
@@ -61,8 +64,9 @@ class Claim(_Strict):
     `direction`. `figure` names the figure of ours that shows it. `published` is what the paper
     printed, `words` what it says of it, short, and `measures` what the metric takes for that.
     `unit`: "ratio" has none, a "share" is shown in per cent. A bound may be infinite.
-    `fitted`: a fit has seen the number, which is then no evidence. `because`: why a result is not
-    the paper's, as far as it is known. `condition`: what a verdict holds under, and is said with.
+    `fitted`: a fit of the models has seen the number, which is then no evidence where they run.
+    `because`: why a result is not the paper's, as far as it is known. `condition`: what a verdict
+    holds under, and is said with.
     `needs`: the points and the scale without which it is not judged, in words.
     """
 
@@ -90,6 +94,10 @@ class Claim(_Strict):
             if low > high:
                 raise ValueError(f"{self.id}: {low} .. {high} is an empty range")
         return self
+
+    def on(self, tier: str) -> Claim:
+        """As it is judged of a tier's results: no fit is part of what a real drive does."""
+        return self.model_copy(update={"fitted": False}) if tier in _WITHOUT_A_MODEL else self
 
     def verdict(self, value: float | None, repetitions: Sequence[float] = ()) -> str:
         """What a value says of the claim, and what it is in each repetition; None: not run."""
@@ -293,7 +301,7 @@ def _verdicts(
     project: Project, experiment: str, judge: Judge, only: Collection[str] | None = None
 ) -> pd.DataFrame:
     paper = _paper(project, experiment)
-    wanted = [claim for claim in paper.claims if only is None or claim.id in only]
+    wanted = [claim.on(judge.tier) for claim in paper.claims if only is None or claim.id in only]
     rows = pd.DataFrame([_row(claim, judge) for claim in wanted])
     unchanged = _unchanged(project, experiment)
     found = zip(wanted, rows.to_dict("records"), strict=True)
@@ -342,6 +350,11 @@ class Judge:
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
+
+    @property
+    def tier(self) -> str:
+        """Where the run that is judged was made."""
+        return self._results.tier
 
     @property
     def scale(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import shutil
@@ -105,6 +106,25 @@ def test_what_a_fit_has_seen_is_in_no_count(small: Project) -> None:
         assert set(judged.verdict) == {claims.FITTED}
         assert claims.count(judged) == "0 of 0 claims that could have failed are reproduced"
     assert set(claims.judge(small, "grace_hash_join", results()).verdict) == {claims.NOT_JUDGED}
+
+
+@pytest.mark.parametrize(
+    ("tier", "verdict"),
+    [
+        ("simulated", claims.FITTED),
+        ("emulated", claims.FITTED),
+        ("hardware", claims.NOT_REPRODUCED),
+    ],
+)
+def test_a_real_drive_was_fitted_to_nothing(small: Project, tier: str, verdict: str) -> None:
+    path = small.published / "claims.yaml"
+    path.write_text(path.read_text().replace("why: w", "why: w, fitted: true"))
+    claims.load_fresh()
+    measured = dataclasses.replace(results(1.0), tier=tier)
+    judged = claims.judge(small, "grace_hash_join", measured)
+    assert [(row.verdict, row.fitted) for row in judged.itertuples()] == [
+        (verdict, tier != "hardware")
+    ]
 
 
 @pytest.mark.parametrize(
