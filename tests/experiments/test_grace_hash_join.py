@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 
 from harness import _core
 from harness.errors import BadParameter, DataCorrupted
+from harness.experiments import grace_hash_join
 from harness.experiments.base import Measurement, Point
 from harness.experiments.grace_hash_join import EXPERIMENT, grid, run
+from harness.tiers.base import Bench
 from harness.tiers.simulated import SimulatedBench
 from harness.workloads.tpch import JoinInputs
 
@@ -133,6 +136,26 @@ def test_all_points_are_in_one_batch(bench: SimulatedBench) -> None:
 def test_real_kernels_run_every_point(bench: SimulatedBench, tier: str) -> None:
     points = grid.points(parameters(), bench.devices, what_if=True)
     assert EXPERIMENT.batches(points, tier) == [[point] for point in points]
+
+
+@pytest.mark.parametrize(
+    ("tier", "has_it", "deepest"),
+    [("simulated", False, 32), ("hardware", False, 1), ("hardware", True, 32)],
+)
+def test_what_takes_io_uring_is_left_out_without_it(
+    bench: SimulatedBench,
+    monkeypatch: pytest.MonkeyPatch,
+    tier: str,
+    has_it: bool,
+    deepest: int,
+) -> None:
+    """Of a build without liburing, which is what an empty Debian makes."""
+    storage = SimpleNamespace(has_io_uring=lambda: has_it)
+    monkeypatch.setattr(grace_hash_join, "_core", SimpleNamespace(FileStorage=storage))
+    place = cast(Bench, SimpleNamespace(tier=tier, devices=bench.devices))
+    points = EXPERIMENT.points(parameters(queue_depths=[1, 32]), place)
+    assert max(point.values["queue_depth"] for point in points) == deepest
+    assert len(points) > 20
 
 
 @pytest.mark.parametrize("users", [1, 2])

@@ -35,7 +35,7 @@ NEEDS: Final = {
     "seek_distance": "one user, the first repetition",
     "theory": "a modelled drive: arithmetic has no numbers for a real one",
     "hybrid": "both algorithms, grace and hybrid",
-    "queue_depth": "queue depths above 1",
+    "queue_depth": "queue depths above 1 (real files and drives: io_uring, of liburing-dev)",
 }
 """Which points each figure is drawn of, for who has none."""
 
