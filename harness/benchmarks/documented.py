@@ -39,11 +39,12 @@ def update(project: Project) -> list[Path]:
     kept = recorded(project)
     found: dict[str, dict[str, Any]] = {}
     for record in json.loads(measured.read_text(encoding="utf-8")):
-        if "made" not in record:  # by an earlier version, which did not say of what
-            continue
-        group = found.setdefault(record["group"], {**record["made"], "figures": []})
-        if not record.get("is_claim"):
+        # Without `made`: by an earlier version, which did not say of which commit.
+        if "made" in record and not record.get("is_claim"):
+            group = found.setdefault(record["group"], {**record["made"], "figures": []})
             group["figures"].append(_plain(record))
+    if not found:
+        raise BadParameter(f"{measured.name} says of no figure when it was measured: make bench")
     kept |= found
     text = json.dumps(kept, indent=1) + "\n"
     write_atomically(_file(project), text.encode(), make_folder=True)

@@ -70,6 +70,27 @@ def test_a_figure_is_of_the_commit_that_it_was_measured_of(project: Project) -> 
     assert "a machine, 2026-01-01, commit 0a1b:" in documented.written(project.validation)
 
 
+def test_what_an_earlier_version_measured_is_not_taken_for_todays(project: Project) -> None:
+    project.build.mkdir()
+    records = [{"group": "probes", **Goal("probe", "1/s", "", "make bench", [1.0]).record()}]
+    (project.build / "bench.json").write_text(json.dumps(records))
+    with pytest.raises(BadParameter, match="make bench"):
+        documented.update(project)
+
+
+def test_a_group_of_claims_alone_replaces_nothing(project: Project) -> None:
+    measured(project, Goal("probe", "1/s", "", "make bench", [1.0]), group="probes")
+    documented.update(project)
+    claim = Goal("x: figure 1", "ratio", "", "make bench", [2.0], is_claim=True)
+    other = Goal("speed", "1/s", "", "make bench", [3.0])
+    measured(project, claim, group="probes")
+    with pytest.raises(BadParameter):
+        documented.update(project)
+    measured(project, other, group="sweeps")
+    documented.update(project)
+    assert [f["name"] for f in documented.recorded(project)["probes"]["figures"]] == ["probe"]
+
+
 def test_nothing_was_measured(project: Project) -> None:
     with pytest.raises(BadParameter, match="make bench"):
         documented.update(project)
