@@ -44,12 +44,18 @@ class NoModel:
     new_model = stack
 
 
+class NoStorage:
+    """May be asked what this build can do; is never opened."""
+
+    has_io_uring = staticmethod(_core.FileStorage.has_io_uring)
+
+    def __init__(self, *_: Any) -> None:
+        raise AssertionError("a plan opens nothing")
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     start = subprocess.Popen
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("a plan opens nothing")
 
     def harmless(command: list[Any], *rest: Any, **options: Any) -> subprocess.Popen[Any]:
         """Programs may be asked for their version."""
@@ -61,7 +67,7 @@ def _nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
         yield NoModel()
 
     monkeypatch.setattr(subprocess, "Popen", harmless)
-    monkeypatch.setattr(_core, "FileStorage", refuse)
+    monkeypatch.setattr(_core, "FileStorage", NoStorage)
     monkeypatch.setattr(hardware_plan, "_models", no_models)
 
 
