@@ -186,10 +186,11 @@ def open_bench(asked: Asked, parameters: BenchParameters, project: Project) -> E
 class EmulatedBench(ModelledBench):
     """Devices from profiles, one at a time, each as large as its profile says.
 
-    `devices` maps the experiment's names to profiles; `slowdown` 0 lets each device choose how many
-    times slower than the clock it must run for this machine to carry it, and twice that (up to 64)
-    in each further attempt at a point whose replies left late. `traces` is a folder for block
-    traces, where the last one lies until the next.
+    `devices` maps the experiment's names to profiles. `slowdown`, of all or of each by its name, is
+    how many times slower than the clock they run. Without one, or with 0, a device chooses what
+    this machine needs to carry it, and twice that (up to 64) in each further attempt at a point
+    whose replies left late. `traces` is a folder for block traces, where the last one lies until
+    the next.
     """
 
     tier = "emulated"
@@ -201,7 +202,7 @@ class EmulatedBench(ModelledBench):
         profiles: Path,
         devices: Mapping[str, str],
         overrides: Mapping[str, str] | None = None,
-        slowdown: int = 0,
+        slowdown: int | Mapping[str, int] = 0,
         traces: Path | None = None,
     ) -> None:
         super().__init__(profiles, devices, overrides)
@@ -256,12 +257,13 @@ class EmulatedBench(ModelledBench):
     def _spec(self, device: str, overrides: Mapping[str, str], seed: int) -> LiveSpec:
         name = self.profile_name(device)
         profile = load_device(self._profiles, name, self._overrides)
+        slowdown = self._slowdown
         return LiveSpec(
             profile=name,
             profiles=self._profiles,
             overrides={**self._overrides, **overrides},
             thin=True,
-            slowdown=self._slowdown,
+            slowdown=slowdown if isinstance(slowdown, int) else slowdown.get(device, 0),
             seed=start_angle_ns(profile, seed) if isinstance(profile, HddProfile) else seed,
         )
 

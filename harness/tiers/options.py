@@ -8,25 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.errors import BadParameter
+
+Slowdown = Annotated[int, Field(ge=0, le=1000)]
+"""How many times slower than the clock an emulated device runs; 0: as this machine can."""
 
 
 class BenchParameters(BaseModel):
     """Section `bench` of an experiment's tier in params.yaml.
 
     `devices` maps the experiment's names for its devices to profiles; `host`: the profile of the
-    simulated host; `slowdown`: of emulated devices, 0: as this machine can; `overrides`: single
-    profile parameters.
+    simulated host; `slowdown`: of all emulated devices, or of each by its name (0 for others);
+    `overrides`: single profile parameters.
     """
 
     model_config = ConfigDict(extra="forbid")
     devices: dict[str, str] = {}
     host: str = ""
-    slowdown: int = 0
+    slowdown: Slowdown | dict[str, Slowdown] = 0
     overrides: dict[str, str] = {}
 
 
@@ -76,13 +79,16 @@ class EmulatedOptions:
 
     devices: Mapping[str, str]
     overrides: Mapping[str, str]
-    slowdown: int
+    slowdown: int | Mapping[str, int]
 
     @classmethod
     def of(cls, asked: Asked, parameters: BenchParameters) -> Self:
         """Raises BadParameter for a target, or a device that the experiment has not."""
         devices = _profiles("emulated", asked, parameters)
-        return cls(devices, {**parameters.overrides, **asked.overrides}, parameters.slowdown)
+        slowdown = parameters.slowdown
+        if isinstance(slowdown, dict) and (unknown := set(slowdown) - set(devices)):
+            raise BadParameter(f"slowdown: unknown device {min(unknown)!r}")
+        return cls(devices, {**parameters.overrides, **asked.overrides}, slowdown)
 
 
 @dataclass(frozen=True)

@@ -109,9 +109,10 @@ def test_an_invalid_run_is_repeated_but_not_for_ever(
 
 @pytest.mark.clock
 @pytest.mark.root
-@pytest.mark.parametrize("slowdown", [0, 3])
-def test_what_came_late_runs_slower_next_time(slowdown: int) -> None:
-    with EmulatedBench(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=slowdown) as bench:
+@pytest.mark.parametrize("given", [0, 3, {"ssd": 3}, {"hdd": 3}])
+def test_what_came_late_runs_slower_next_time(given: int | dict[str, int]) -> None:
+    slowdown = given if isinstance(given, int) else given.get("ssd", 0)
+    with EmulatedBench(PROFILES, {"ssd": "crucial_mx500_250gb"}, slowdown=given) as bench:
         bench.attempt(3)
         with bench.open_device(DeviceRequest(device="ssd", needed_bytes=1 << 20)) as device:
             assert isinstance(device, EmulatedDevice)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from harness import tiers
 from harness.errors import BadParameter, UnknownName
@@ -41,6 +42,16 @@ def test_what_is_asked_for_replaces_what_params_has() -> None:
     assert SimulatedOptions.of(Asked(), PARAMETERS).host == "own"
     assert EmulatedOptions.of(asked, PARAMETERS).devices == modelled.devices
     assert EmulatedOptions.of(asked, PARAMETERS).slowdown == 8
+
+
+def test_a_pace_of_each_device() -> None:
+    own = PARAMETERS.model_copy(update={"slowdown": {"hdd": 1}})
+    assert EmulatedOptions.of(Asked(), own).slowdown == {"hdd": 1}
+    wrong = PARAMETERS.model_copy(update={"slowdown": {"tape": 1}})
+    with pytest.raises(BadParameter, match="slowdown: unknown device 'tape'"):
+        EmulatedOptions.of(Asked(), wrong)
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        BenchParameters(devices={"hdd": "b"}, slowdown={"hdd": -1})
 
 
 @pytest.mark.parametrize("options", [SimulatedOptions, EmulatedOptions])
