@@ -41,6 +41,12 @@ _NAMES: Final = {
 }
 _BROKEN: Final = {**_NAMES, "fallocate": "fallocate\nonly", "both": "both"}
 _OPERATIONS: Final = ((1, "write", "write"), (0, "read", "read"), (2, "discard", "TRIM"))
+_WORKLOADS: Final = {
+    "hash_join": "hash join",
+    "sort": "sort",
+    "hash_aggregate": "hash\naggregation",
+    "create_index": "CREATE\nINDEX",
+}
 _BLOCK_BYTES: Final = 4096
 _GB_PER_SECTOR: Final = 512 / 1e9
 """What a line below a figure takes of its height."""
@@ -55,12 +61,13 @@ NEEDS: Final = {
     "trim_commands": "TRIM with and without fallocate, and a count of TRIM commands",
     "work_mem": "variant work_mem with two sizes that spill (tier simulated)",
     "matrix_mx500": "the matrix on the first drive, mx500, or on a real flash drive",
-    "matrix_840pro": "the matrix on the second drive, 840pro (tier simulated)",
-    "matrix_cosmos": "the matrix on the board, cosmos (tier simulated)",
+    "matrix_840pro": "the matrix on the second drive, 840pro",
+    "matrix_cosmos": "the matrix on the board, cosmos",
     "lengths": "TRIM with and without fallocate, with recorded extents",
     "time_lost": "extents, TRIM commands or the time that commits wait for them",
     "reads_beside_trim": "reads that TRIM commands were queued against, in a recorded trace",
     "what_if": "variant preallocation with two sizes, and another variant (tier simulated)",
+    "workloads": "another workload than the hash join (tier emulated)",
 }
 """Which points each figure is drawn of, for who has none."""
 
@@ -82,17 +89,22 @@ def draw(results: Results) -> dict[str, Figure]:
         "time_lost": lambda: _time_lost(base),
         "reads_beside_trim": lambda: _reads_beside_trim(base),
         "what_if": lambda: _what_if(table, results),
+        "workloads": lambda: _workloads(_placed(results.table)),
     }
     return drawn(results, makers)
 
 
 def _cells(table: pd.DataFrame) -> pd.DataFrame:
-    """The hash joins, with the place of each in the matrix as `cell`."""
-    joins = table[table.workload == "hash_join"]
-    preallocated = joins.preallocation_bytes > 0
+    """The hash joins, placed."""
+    return _placed(table[table.workload == "hash_join"])
+
+
+def _placed(table: pd.DataFrame) -> pd.DataFrame:
+    """With the place of each in the matrix as `cell`."""
+    preallocated = table.preallocation_bytes > 0
     with_trim = np.where(preallocated, "both", "trim")
     without = np.where(preallocated, "fallocate", "neither")
-    return joins.assign(cell=np.where(joins.trim != "none", with_trim, without))
+    return table.assign(cell=np.where(table.trim != "none", with_trim, without))
 
 
 def _devices(table: pd.DataFrame) -> list[str]:
@@ -528,3 +540,32 @@ def _bars_panel(axes: Axes, bars: pd.DataFrame) -> None:
     axes.tick_params(axis="x", labelsize="small")
     axes.set_title("mean time over the paper's same cell", fontsize="small")
     axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
+
+
+def _workloads(table: pd.DataFrame) -> Figure | None:
+    """The first query of each workload in the matrix: its time, and the TRIM commands it costs."""
+    rows = table[(table.device == _FIRST) & table.variant.isin((BASE, *_WORKLOADS))]
+    names = [name for name in _WORKLOADS if name in set(rows.workload)]
+    if len(names) < 2:
+        return None
+    order = {cell: index for index, cell in enumerate(_STYLES)}
+    panels = (
+        ("time of the first query (s)", rows.first_elapsed_s),
+        ("TRIM commands of a query", rows.trim_commands),
+        ("extents of a file", rows.extents_per_file),
+    )
+    figure, axes = plots.new(len(panels), squeeze=False)
+    for ax, (label, values) in zip(axes[0], panels, strict=True):
+        for cell in _present(rows):
+            mine = rows.cell == cell
+            places = [names.index(x) + (order[cell] - 1.5) * 0.2 for x in rows.workload[mine]]
+            ax.bar(places, values[mine], width=0.2, color=_STYLES[cell][0], label=_NAMES[cell])
+        ax.set_xticks(range(len(names)), [_WORKLOADS[name] for name in names], fontsize="x-small")
+        ax.tick_params(axis="y", labelsize="small")
+        ax.grid(visible=False, axis="x")
+        ax.set_title(label, fontsize="small")
+    trims = axes[0][1]
+    trims.set_yscale("symlog", linthresh=1.0)
+    trims.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=4, loc="outside upper center")
+    return figure
