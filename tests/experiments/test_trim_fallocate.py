@@ -28,6 +28,7 @@ from harness.experiments.trim_fallocate import (
 )
 from harness.paths import Project
 from harness.runs import claims
+from harness.runs import published as recorded
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
@@ -300,6 +301,25 @@ def test_figures_without_their_points_are_left_out(results: Results) -> None:
     assert set(drawn) == {
         *("phases", "time_lost", "matrix_mx500", "matrix_840pro", "matrix_cosmos")
     }
+
+
+def test_other_workloads_stand_beside_the_hash_join() -> None:
+    """Of what is recorded: only a real server runs them."""
+    table = recorded.results(Project(REPOSITORY), "trim_fallocate", "emulated").table
+    drawn = figures.draw(Results("emulated", table, {}, lambda _: None))["workloads"]
+    axes = {ax.get_title(): ax for ax in drawn.axes}
+    labels = [label.get_text() for label in axes["extents of a file"].get_xticklabels()]
+    assert [label.replace("\n", " ") for label in labels] == [
+        *("hash join", "sort", "hash aggregation", "CREATE INDEX")
+    ]
+    trims = axes["TRIM commands of a query"].containers
+    heights = {bars.get_label(): [bar.get_height() for bar in bars] for bars in trims}
+    joins, *others = heights["TRIM only"]
+    rows = table[(table.device == "mx500") & (table.variant == grid.BASE)]
+    measured = rows[(rows.trim == "discard") & (rows.preallocation_bytes == 0)].trim_commands
+    assert [joins] == list(measured)
+    assert len(others) == 3
+    assert not any(heights["neither"])
 
 
 def test_every_claim_is_judged_and_lack_of_points_is_no_error(

@@ -25,7 +25,14 @@ from harness.tiers.simulated import SimulatedBench
 
 _COMPARED: Final = ("extents_per_file", "trim_commands", "trim_bytes", "temp_written_bytes")
 _AMPLIFICATION: Final = ("waf_ratio", "last_waf_ratio")
-_VALUES: Final = ("device", "trim", "preallocation_bytes", "work_mem_bytes", "repetitions")
+_VALUES: Final = (
+    "device",
+    "variant",
+    "trim",
+    "preallocation_bytes",
+    "work_mem_bytes",
+    "repetitions",
+)
 _HISTOGRAMS: Final = ("extent_length_histogram", "trim_length_histogram")
 
 
