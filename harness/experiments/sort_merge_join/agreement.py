@@ -133,7 +133,7 @@ def _in_memory(project: Project, point: Mapping[str, Any]) -> dict[str, int | fl
     )
     with tempfile.TemporaryDirectory(prefix="flashlab-", dir=_MEMORY) as folder:
         Path(folder).chmod(0o711)
-        with HardwareBench(Path(folder) / "disk") as bench:
+        with HardwareBench(Path(folder) / "disk", cached=True) as bench:
             return real.run_point(cell, bench, project.raw).metrics
 
 
