@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import leaks
 import pytest
@@ -25,7 +27,8 @@ from harness.errors import (
     ServerError,
     TargetError,
 )
-from harness.experiments.sort_merge_join import clients, grid, real
+from harness.experiments.sort_merge_join import agreement, clients, grid, real
+from harness.paths import Project
 from harness.runs import cleaning
 from harness.system import cgroups
 from harness.tiers.emulated import EmulatedBench
@@ -100,6 +103,15 @@ def test_a_run_takes_its_time_apart_and_counts_its_bytes(raw: Path, bench: Hardw
     assert found["page_cache_mean_bytes"] <= 1.1 * CELL.page_cache_bytes
     assert found["server_memory_bytes"] > 1 << 20
     assert found["server_version"] // 10_000 in range(12, 19)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_agreement_measures_the_server_in_memory(raw: Path) -> None:
+    raw.mkdir(exist_ok=True)
+    project = cast(Project, SimpleNamespace(raw=raw))
+    found = agreement._in_memory(project, CELL.values)
+    assert found["sort_s"] > 0
+    assert found["join_s"] > 0
 
 
 def test_the_plan_has_to_be_the_one_that_is_studied(raw: Path, bench: HardwareBench) -> None:

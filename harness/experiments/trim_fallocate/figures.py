@@ -143,6 +143,12 @@ def _by_cell(table: pd.DataFrame, results: Results, name: str) -> dict[str, Sequ
     return {cell: values for cell, values in found.items() if len(values)}
 
 
+def _side_by_side(cell: str, labels: Sequence[str], of: pd.Series) -> list[float]:
+    """Where a cell's bars stand: one at each label of `of`, beside the other cells'."""
+    shift = (list(_STYLES).index(cell) - 1.5) * 0.2
+    return [labels.index(label) + shift for label in of]
+
+
 def _colours(cells: Sequence[str]) -> list[str]:
     return [_STYLES[cell][0] for cell in cells]
 
@@ -524,10 +530,9 @@ def _over_base(table: pd.DataFrame, results: Results) -> pd.DataFrame:
 
 def _bars_panel(axes: Axes, bars: pd.DataFrame) -> None:
     labels = list(dict.fromkeys(bars.label))
-    order = {cell: index for index, cell in enumerate(_STYLES)}
     for cell in _present(bars):
         rows = bars[bars.cell == cell]
-        places = [labels.index(x) + (order[cell] - 1.5) * 0.2 for x in rows.label]
+        places = _side_by_side(cell, labels, rows.label)
         bar_row = axes.barh(
             places, rows.ratio, height=0.18, color=_STYLES[cell][0], label=_NAMES[cell]
         )
@@ -548,7 +553,6 @@ def _workloads(table: pd.DataFrame) -> Figure | None:
     names = [name for name in _WORKLOADS if name in set(rows.workload)]
     if len(names) < 2:
         return None
-    order = {cell: index for index, cell in enumerate(_STYLES)}
     panels = (
         ("time of the first query (s)", rows.first_elapsed_s),
         ("TRIM commands of a query", rows.trim_commands),
@@ -558,7 +562,7 @@ def _workloads(table: pd.DataFrame) -> Figure | None:
     for ax, (label, values) in zip(axes[0], panels, strict=True):
         for cell in _present(rows):
             mine = rows.cell == cell
-            places = [names.index(x) + (order[cell] - 1.5) * 0.2 for x in rows.workload[mine]]
+            places = _side_by_side(cell, names, rows.workload[mine])
             ax.bar(places, values[mine], width=0.2, color=_STYLES[cell][0], label=_NAMES[cell])
         ax.set_xticks(range(len(names)), [_WORKLOADS[name] for name in names], fontsize="x-small")
         ax.tick_params(axis="y", labelsize="small")
