@@ -440,7 +440,7 @@ def merge_plan(name: str, order: int, runs: int) -> tuple:
 class PageCacheParameters:
     """The kernel's page cache; see core/host/page_cache.hpp."""
 
-    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0) -> None:
+    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -449,6 +449,7 @@ class PageCacheParameters:
         read_ahead_bytes: the largest window; one block: none
         dirty_background_ratio: of memory: write-back begins
         dirty_ratio: of memory: writers are held back
+        round_ns: of write-back, before it looks at the ratio again
         queue_limit: nr_requests
         allocation_bytes: of space on the device, at a time
         segment_bytes: a file is split into files of this size

@@ -91,6 +91,7 @@ class PageCache(Parameters):
     read_ahead: Size
     dirty_background: Ratio
     dirty: Ratio
+    round: Time
     queue_limit: Count
     allocation: Size
     segment: Size
@@ -126,6 +127,7 @@ class Ext4(Parameters):
 
     discard: Name
     recent_allocator: Switch
+    stream_goals: Count
     commit_interval: Time
     journal: Size
 

@@ -5,14 +5,42 @@ Software's own time is measured and given by whoever compares; the kernel's cost
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
+from harness.devices.live.front import loops
+from harness.devices.live.front.base import QueueLimits
+from harness.devices.profiles import load_device
 from harness.paths import Project
 from harness.system.files import write_atomically
+from harness.tiers.hardware import HardwareBench
+
+_BACKGROUND: Final = 0.5
+"""Where writing in the background begins, of the limit: see `writeback.limited`."""
+
+_ROUND_MS: Final = 100
+"""HZ/10: fs/fs-writeback.c, writeback_sb_inodes()."""
+
+_STEERED: Final = (2 + _BACKGROUND) / 3
+"""Of the limit, to be told to a model that steers to a quarter of the way from it to where writing
+begins, as the kernel does for the machine as a whole. A device that has a strict limit of its own
+it steers to half of that way (Linux, mm/page-writeback.c, wb_position_ratio)."""
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of ours is made in it
+
+
+@contextlib.contextmanager
+def memory_bench() -> Iterator[HardwareBench]:
+    """A bench whose device `file` is in memory, for what a server needs without a device."""
+    with tempfile.TemporaryDirectory(prefix="flashlab-", dir=_MEMORY) as folder:
+        Path(folder).chmod(0o711)
+        with HardwareBench(Path(folder) / "disk", cached=True) as bench:
+            yield bench
 
 
 def plain(value: object) -> dict[str, object]:
@@ -27,21 +55,26 @@ def write_profile(
     title: str,
     memory: str,
     dirty_ratio: float,
+    slowdown: float,
+    device: str,
     copy_cpu: Mapping[str, object],
     sections: Mapping[str, Mapping[str, Any]],
 ) -> Path:
     """Writes the profile `name` into the build folder and returns its path.
 
     `memory` and `dirty_ratio` are the page cache's (writing in the background begins at half of
-    that), `copy_cpu` its time per block, `sections` what the study's software costs.
+    that), `slowdown` the device's, to which the kernel's time is shorter, `device` its profile,
+    `copy_cpu` the cache's time per block, `sections` what the study's software costs.
     """
+    depth = loops.queue_depth(QueueLimits.of(load_device(project.profiles, device)))
     page_cache = {
         "memory": plain(memory),
         "client_memory": plain("0 B"),
         "read_ahead": plain("128 KiB"),
-        "dirty_background": plain(dirty_ratio / 2),
-        "dirty": plain(dirty_ratio),
-        "queue_limit": plain(128),
+        "dirty_background": plain(dirty_ratio * _BACKGROUND),
+        "dirty": plain(dirty_ratio * _STEERED),
+        "round": plain(f"{round(_ROUND_MS * 1e6 / slowdown)} ns"),
+        "queue_limit": plain(depth),
         "allocation": plain("8 MiB"),
         "segment": plain("1 GiB"),
         "copy_cpu": dict(copy_cpu),

@@ -242,6 +242,23 @@ TEST(Ext4Close, AClosedFilesEndGetsWhatItNeeds) {
   }
 }
 
+// Once nothing of it waits for its blocks.
+TEST(Ext4Close, WhatAClosedFileKeepsGoesWhenItsEndIsWritten) {
+  for (const bool is_open : {false, true}) {
+    World world(with("none"));
+    world.run([&] {
+      const std::int64_t all = world.free();
+      const FileId file = world.create(20);
+      world.files.close(file, false);
+      world.files.allocate(file, 20, 4, 26);
+      EXPECT_EQ(world.free(), all - 64);
+      if (is_open) world.files.open(file);
+      world.files.allocate(file, 24, 2, 26);
+      EXPECT_EQ(world.free(), all - (is_open ? 64 : 52));
+    });
+  }
+}
+
 // Only the end: what is written of a closed file before it is taken for the middle.
 TEST(Ext4Close, TheMiddleOfAClosedFileIsTreatedAsAnOpenOnes) {
   World world(with("none"));

@@ -267,34 +267,90 @@ TEST(Ext4AllocatorSearch, LooksAtAFewRunsOnly) {
   }
 }
 
-// Without a chunk or run of that length: before 6.5 the longest run, since then a shorter chunk.
-TEST(Ext4AllocatorSearch, RecentKernelsPreferAShorterWholeChunk) {
+// Recent kernels sort groups from 16 on: what is asked for comes from the one with least to lose.
+TEST(Ext4AllocatorSearch, RecentKernelsTakeTheGroupWithTheLeastToLose) {
   for (const bool is_recent : {false, true}) {
-    World world(2, is_recent ? recent() : AllocatorRules{});
-    const BlockNumber base = kPerGroup;
-    world.leave({{base, 40}, {base + 64, 48}, {base + 128, 40}});
-    File file;
-    ASSERT_TRUE(world.ask(file, 64, 64));
-    EXPECT_EQ(file.runs[0], is_recent ? (Piece{base, 32}) : (Piece{base + 64, 48}));
-    EXPECT_FALSE(file.kept);
-    EXPECT_EQ(world.allocator.counters().shortened, 1U);
+    for (const std::int64_t group_count : {15, 18}) {
+      const bool sorted = is_recent && group_count > 15;
+      World world(group_count, is_recent ? recent() : AllocatorRules{});
+      world.leave({{kPerGroup, 8192}, {2 * kPerGroup, 64}, {3 * kPerGroup, 300}});
+      File file;
+      ASSERT_TRUE(world.ask(file, 64, 64));  // an aligned chunk
+      EXPECT_EQ(world.groups.group_of(file.runs[0].begin), sorted ? 2 : 1);
+      const auto any = world.allocator.allocate_plain(1, 200, std::nullopt);  // a long run
+      ASSERT_TRUE(any);
+      EXPECT_EQ(world.groups.group_of(any->begin), sorted ? 3 : 1);
+    }
+  }
+}
+
+// What lies behind the goal comes before what lies below it, however much it has to lose.
+TEST(Ext4AllocatorSearch, RecentKernelsLookBehindTheGoalFirst) {
+  World world(18, recent());
+  world.leave({{2 * kPerGroup, 64}, {5 * kPerGroup, 8192}});
+  world.groups.take({2 * kPerGroup, 64});
+  File one;
+  ASSERT_TRUE(world.ask(one, 64, 64));  // the goal is group 5 now
+  world.groups.give_back({2 * kPerGroup, 64});
+  File other;
+  ASSERT_TRUE(world.ask(other, 64, 64));
+  EXPECT_EQ(world.groups.group_of(other.runs[0].begin), 5);
+}
+
+// A group without any used block is in one class with those that have a few (mb_avg_fragment_size).
+TEST(Ext4AllocatorSearch, AnEmptyGroupIsInOneClassWithOneThatHasALittle) {
+  World world(18, recent());
+  world.leave({{kPerGroup, kPerGroup}, {2 * kPerGroup + 100, kPerGroup - 100}});
+  const auto run = world.allocator.allocate_plain(0, 3000, std::nullopt);
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->begin, kPerGroup);
+}
+
+// Without a chunk or run of that length: the longest run, or where groups are sorted a shorter one
+// that has at least what is needed now.
+TEST(Ext4AllocatorSearch, RecentKernelsPreferAShorterWholeChunk) {
+  for (const std::int64_t group_count : {2, 18}) {
+    for (const std::int64_t asked : {20, 40}) {
+      World world(group_count, recent());
+      const BlockNumber base = kPerGroup;
+      world.leave({{base, 40}, {base + 64, 48}, {base + 128, 40}});
+      File file;
+      ASSERT_TRUE(world.ask(file, asked, 64));
+      const bool shorter = group_count == 18 && asked == 20;
+      EXPECT_EQ(file.runs[0].begin, shorter ? base : base + 64);
+      EXPECT_EQ(file.kept_blocks(), (shorter ? 32 : 48) - asked);
+      EXPECT_EQ(world.allocator.counters().shortened, 1U);
+    }
   }
 }
 
 // Down to an eighth of what was wanted (s_mb_best_avail_max_trim_order).
 TEST(Ext4AllocatorSearch, RecentKernelsDoNotShortenTooMuch) {
-  for (const std::int64_t order : {5, 4}) {
-    World world(2, recent());
+  for (const std::int64_t order : {6, 5}) {
+    World world(18, recent());
     const std::int64_t chunk = std::int64_t{1} << order;
     const BlockNumber base = kPerGroup;
     std::vector<Piece> free;
-    for (std::int64_t i = 0; i < 40; ++i) free.push_back({base + 1024 * i / 16 * 4, chunk});
+    for (std::int64_t i = 0; i < 40; ++i) free.push_back({base + 256 * i, chunk});
     free.push_back({base + 20'001, chunk + chunk / 2});  // longer, and without such a chunk
     world.leave(free);
     File file;
-    ASSERT_TRUE(world.ask(file, 512, 512));
+    ASSERT_TRUE(world.ask(file, 1, 512));
     const bool whole_chunk = file.runs[0].begin == base;
-    EXPECT_EQ(whole_chunk, order == 5);
+    EXPECT_EQ(whole_chunk, order == 6);
+  }
+}
+
+// Among the first few runs of a group count those that are long enough, in recent kernels.
+TEST(Ext4AllocatorSearch, RecentKernelsDoNotCountRunsThatAreTooShort) {
+  for (const bool is_recent : {false, true}) {
+    World world(2, is_recent ? recent() : AllocatorRules{});
+    std::vector<Piece> free{{kPerGroup, 256}};
+    for (std::int64_t i = 1; i < 15; ++i) free.push_back({kPerGroup + 1024 + 64 * i, 60});
+    free.push_back({kPerGroup + 8192, 70});  // fits exactly
+    world.leave(free);
+    const BlockNumber expected = is_recent ? free.back().begin : kPerGroup;
+    EXPECT_EQ(world.allocator.allocate_plain(0, 70, std::nullopt), (Piece{expected, 70}));
   }
 }
 

@@ -397,21 +397,47 @@ TEST(PageCacheMemory, OtherFilesBlocksGoToo) {
 
 // --- write-back
 
+// It stops between two files.
 TEST(PageCacheWriteBack, BeginsAboveTheBackgroundRatioAndStopsThere) {
   const PageCacheParameters p = lazy();
   World world(p);
   world.run([&] {
     const FileId file = world.cache.create();
-    for (std::int64_t block = 0; block < background_of(p); ++block) world.write(file, block, 1);
+    const FileId other = world.cache.create();
+    const std::int64_t half = background_of(p) / 2;
+    for (std::int64_t block = 0; block < half; ++block) world.write(other, block, 1);
+    for (std::int64_t block = half; block < background_of(p); ++block) {
+      world.write(file, block - half, 1);
+    }
     world.rest();
     EXPECT_TRUE(world.device.served.empty());
     EXPECT_EQ(world.cache.dirty_blocks(), background_of(p));
-    world.write(file, background_of(p), 1);
+    world.write(file, background_of(p) - half, 1);
     world.rest();
-    EXPECT_FALSE(world.device.served.empty());
-    EXPECT_LE(world.cache.dirty_blocks(), background_of(p));
-    EXPECT_GT(world.cache.dirty_blocks(), background_of(p) - kPerRequest);
+    EXPECT_EQ(world.device.bytes(Op::write), half * kBlock);
+    EXPECT_EQ(world.cache.dirty_blocks(other), 0);
+    EXPECT_EQ(world.cache.dirty_blocks(file), background_of(p) - half + 1);
   });
+}
+
+// A round goes on to the list's end, if time does not end it before.
+TEST(PageCacheWriteBack, ARoundHasItsTimeOrGivesEveryFileATurn) {
+  for (const Nanos round : {Nanos{0}, 5_ms, 1'000_ms}) {
+    PageCacheParameters p = lazy();
+    p.round = round;
+    p.queue_limit = 1;
+    World world(p, {10_ms, BytesPerSecond{1'000 << 20}});
+    world.run([&] {
+      const std::int64_t each = background_of(p) / 10 + 1;
+      for (FileId file = 0; file < 10; ++file) {
+        ASSERT_EQ(world.cache.create(), file);
+        world.write(file, 0, each);
+      }
+      world.rest();
+      // The last write began it: one file brings it below the ratio.
+      EXPECT_EQ(world.cache.dirty_blocks(), round == 1'000_ms ? 0 : 9 * each);
+    });
+  }
 }
 
 TEST(PageCacheWriteBack, WritersAreHeldBackAtTheLimit) {

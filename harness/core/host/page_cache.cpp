@@ -533,7 +533,25 @@ void PageCache::begin_write_back() {
   bandwidth_since_ = machine_.now();
   bandwidth_blocks_ = 0;
   writing_back_ = true;
+  begin_round();
   write_back();
+}
+
+void PageCache::begin_round() {
+  round_begin_ = machine_.now();
+  round_last_ = flushed_;
+  round_has_begun_ = false;
+}
+
+// writeback_sb_inodes() comes back after that time, or with an empty list; wb_writeback() then
+// looks at the ratio.
+bool PageCache::round_is_over() const {
+  if (dirty_ == 0 || machine_.now() - round_begin_ >= parameters_.round) return true;
+  if (!round_has_begun_) return false;
+  const FileId next = next_dirty_file();
+  const bool wraps = next <= flushed_;
+  if (flushed_ < round_last_) return wraps || next > round_last_;
+  return flushed_ == round_last_ || (wraps && next > round_last_);
 }
 
 void PageCache::hold_back(Process self) {
@@ -552,20 +570,25 @@ void PageCache::hold_back(Process self) {
 // Goes on with write-back as far as the queue lets it.
 void PageCache::write_back() {
   while (writing_back_ && machine_.block_layer().outstanding(Op::write) < parameters_.queue_limit) {
-    if (dirty_ <= background_) {
-      writing_back_ = false;
-      return;
+    const bool turn_is_over = turn_left_ <= 0 || files_[flushed_]->dirty_blocks == 0;
+    if (turn_is_over && round_is_over()) {
+      if (dirty_ <= background_) {
+        writing_back_ = false;
+        return;
+      }
+      begin_round();
     }
-    if (turn_left_ <= 0 || files_[flushed_]->dirty_blocks == 0) {
+    if (turn_is_over) {
       flushed_ = next_dirty_file();
       turn_left_ = turn();
+      round_has_begun_ = true;
     }
     if (!write_some(flushed_)) turn_left_ = 0;
   }
 }
 
 // The next one behind the one whose turn it was; that one again if it is the only one.
-FileId PageCache::next_dirty_file() {
+FileId PageCache::next_dirty_file() const {
   const std::size_t from = flushed_ + std::size_t{1};
   const std::size_t words = dirty_files_.size();
   for (std::size_t i = 0; i <= words; ++i) {

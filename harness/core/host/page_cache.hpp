@@ -8,7 +8,8 @@
 //    reads is congested;
 //  - write-back starts when dirty blocks exceed the background ratio of memory, takes file after
 //    file, about half a second's worth of the device's bandwidth of each, in the order of
-//    addresses, and keeps at most `queue_limit` requests waiting;
+//    addresses, and keeps at most `queue_limit` requests waiting; whether it has brought them below
+//    that ratio it asks itself between two files, when `round` has passed or all have had a turn;
 //  - a writer sleeps while dirty blocks and those being written exceed the ratio near the limit
 //  that
 //    the kernel steers to;
@@ -37,6 +38,7 @@ struct PageCacheParameters {
   Bytes read_ahead{128 * 1024};
   double dirty_background_ratio = 0.1;
   double dirty_ratio = 0.2;
+  Nanos round;
   std::uint32_t queue_limit = 128;
   Bytes allocation{8 << 20};
   Bytes segment{1 << 30};
@@ -126,8 +128,10 @@ class PageCache final : private IoOwner {
   void mark_dirty(File& file, std::int64_t begin, std::int64_t blocks);
   void begin_write_back();
   void write_back();
+  void begin_round();
+  [[nodiscard]] bool round_is_over() const;
   bool write_some(FileId id);
-  FileId next_dirty_file();
+  [[nodiscard]] FileId next_dirty_file() const;
   [[nodiscard]] std::int64_t turn() const;
   void settle(FileId id);
   void note_dirty(const File& file);
@@ -157,6 +161,9 @@ class PageCache final : private IoOwner {
   bool writing_back_ = false;
   FileId flushed_ = 0;  // the file whose turn it is
   std::int64_t turn_left_ = 0;
+  Nanos round_begin_;
+  FileId round_last_ = 0;  // behind which the list ends
+  bool round_has_begun_ = false;
   double bandwidth_;  // of write-back, blocks per second
   Nanos bandwidth_since_;
   std::int64_t bandwidth_blocks_ = 0;

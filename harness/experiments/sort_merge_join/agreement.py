@@ -7,7 +7,6 @@ and slowdown are those of each emulated run.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +20,9 @@ from harness.experiments.sort_merge_join import model, real
 from harness.experiments.sort_merge_join.grid import Cell
 from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
-from harness.experiments.this_machine import plain, write_profile
+from harness.experiments.this_machine import memory_bench, plain, write_profile
 from harness.paths import Project
 from harness.tiers.base import DeviceRequest
-from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
 
 _COMPARED: Final = (
@@ -36,10 +34,11 @@ _SPLIT: Final = {"compare_cpu": 15, "copy_tuple_cpu": 100}
 """ns of one comparison and of one copy of a tuple, on a processor of 2020: priors. What a sort
 costs in all is measured, this only says how it depends on the number of runs."""
 
+_FAST: Final = "samsung_980_1tb"
+"""A drive of which the model of a server in memory sees nothing."""
+
 _BLOCK_CPU_NS: Final = 1500
 """Of a system call for a block, its copy, and the loop device's part."""
-
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of ours is made in it
 
 
 def compare(runs: Runs, **options: Any) -> pd.DataFrame:
@@ -89,10 +88,13 @@ def _simulated(
     """The point in virtual time, in the device's time: there the CPU is `slowdown` times faster."""
     slowdown = float(point["slowdown"])
     faster = {name: ns / slowdown for name, ns in cpu.items()}
-    host = _host(project, faster, f"{slowdown:g}", float(point["dirty_ratio"]))
+    cache_bytes = int(point["page_cache_mean_bytes"])
+    dirty_ratio = float(point["dirty_ratio"]) * int(point["page_cache_bytes"]) / cache_bytes
+    name = f"{slowdown:g}-{point['point']}"
+    device = devices[str(point["device"])]
+    host = _host(project, faster, name, device, min(dirty_ratio, 1.0), slowdown)
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
-        cache_bytes = int(point["page_cache_mean_bytes"])
         cell = replace(Cell.read(point), repetition=0, size_ratio_to_paper=1.0)
         result = model.simulate(machine, _query(point), cell, bench.cancel, cache_bytes)
     return model.metrics(result)
@@ -107,8 +109,8 @@ def _measured_cpu(project: Project, point: Mapping[str, Any]) -> dict[str, float
     query = _query(point)
     base = {"scan_cpu": 0.0, "output_cpu": 0.0, **_SPLIT, "copy_cpu": float(_BLOCK_CPU_NS)}
     here = _in_memory(project, point)
-    host = _host(project, base, "without")
-    with SimulatedBench(project.profiles, {"memory": "samsung_980_1tb"}, str(host)) as bench:
+    host = _host(project, base, "without", _FAST)
+    with SimulatedBench(project.profiles, {"memory": _FAST}, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device="memory"))
         one = replace(Cell.read(point), clients=1, repetition=0, size_ratio_to_paper=1.0)
         plenty = 8 * sum(r.heap_bytes for r in query.relations)
@@ -131,13 +133,18 @@ def _in_memory(project: Project, point: Mapping[str, Any]) -> dict[str, int | fl
         dirty_ratio=0.2,
         repetition=0,
     )
-    with tempfile.TemporaryDirectory(prefix="flashlab-", dir=_MEMORY) as folder:
-        Path(folder).chmod(0o711)
-        with HardwareBench(Path(folder) / "disk", cached=True) as bench:
-            return real.run_point(cell, bench, project.raw).metrics
+    with memory_bench() as bench:
+        return real.run_point(cell, bench, project.raw).metrics
 
 
-def _host(project: Project, cpu: Mapping[str, float], name: str, dirty_ratio: float = 1.0) -> Path:
+def _host(
+    project: Project,
+    cpu: Mapping[str, float],
+    name: str,
+    device: str,
+    dirty_ratio: float = 1.0,
+    slowdown: float = 1.0,
+) -> Path:
     """A host profile of this machine, with these CPU times (ns)."""
 
     def measured(key: str) -> dict[str, str]:
@@ -149,6 +156,8 @@ def _host(project: Project, cpu: Mapping[str, float], name: str, dirty_ratio: fl
         title="This machine, as PostgreSQL's sort sees it",
         memory="1 GiB",
         dirty_ratio=dirty_ratio,
+        slowdown=slowdown,
+        device=device,
         copy_cpu=measured("copy_cpu"),
         sections={
             "sort": {

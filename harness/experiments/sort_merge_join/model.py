@@ -134,7 +134,8 @@ def simulate(
         trace_rows=TRACE_ROWS,
         seed=v.repetition,
     )
-    cache = _page_cache(stack, page_cache_bytes or _left_bytes(stack, query, v))
+    memory_bytes = page_cache_bytes or _left_bytes(stack, query, v)
+    cache = _page_cache(stack, memory_bytes, v.size_ratio_to_paper)
     return _core.run_sort_merge_joins(
         stack.device_core,
         host.to_core(),
@@ -187,10 +188,14 @@ def _file_system(stack: ModelledStack, size_ratio: float) -> _core.Ext4Parameter
         occupied_bytes=_begin_bytes(stack),
         times=True,
         recent=ext4.recent_allocator.value,
+        stream_goals=ext4.stream_goals.value,
     )
 
 
-def _page_cache(stack: ModelledStack, memory_bytes: int) -> _core.PageCacheParameters:
+def _page_cache(
+    stack: ModelledStack, memory_bytes: int, size_ratio: float
+) -> _core.PageCacheParameters:
+    """Rounds of write-back shrink with the tables, as the journal's time does."""
     cache = stack.host.page_cache
     assert cache is not None
     return _core.PageCacheParameters(
@@ -199,6 +204,7 @@ def _page_cache(stack: ModelledStack, memory_bytes: int) -> _core.PageCacheParam
         read_ahead_bytes=cache.read_ahead.value,
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
+        round_ns=int(cache.round.value * size_ratio),
         queue_limit=cache.queue_limit.value,
         allocation_bytes=cache.allocation.value,
         segment_bytes=cache.segment.value,

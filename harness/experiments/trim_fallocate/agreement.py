@@ -1,14 +1,15 @@
 """The trim x fallocate matrix, simulated against emulated: the modelled ext4 beside the real one.
 
 What is compared is what the file system decides: into how many extents the temporary files fall,
-how many TRIMs their end costs, and what the drive's flash makes of it. Software's own time decides
-when the journal commits; it is taken from each emulated run, phase by phase.
+how many TRIMs their end costs, what the drive's flash makes of it, and how long it takes. What the
+server needs for itself is measured here, with its temporary files in memory.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,15 +17,23 @@ import pandas as pd
 
 from harness.experiments.base import Agreement, Runs
 from harness.experiments.beside import here_or_published
-from harness.experiments.this_machine import plain, write_profile
-from harness.experiments.trim_fallocate import hash_batches, model
+from harness.experiments.this_machine import memory_bench, plain, write_profile
+from harness.experiments.trim_fallocate import hash_batches, model, real
 from harness.experiments.trim_fallocate.grid import Cell
 from harness.paths import Project
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
-_COMPARED: Final = ("extents_per_file", "trim_commands", "trim_bytes", "temp_written_bytes")
-_AMPLIFICATION: Final = ("waf_ratio", "last_waf_ratio")
+_COMPARED: Final = (
+    *("extents_per_file", "trim_commands", "trim_bytes", "temp_written_bytes"),
+    *("waf_ratio", "last_waf_ratio", "first_elapsed_s", "last_elapsed_s"),
+)
+_ORDERS: Final = 9
+"""Of tuples."""
+
+_GROUP_BYTES: Final = 128 << 20
+"""Of an ext4 with blocks of 4 KiB."""
+
 _VALUES: Final = (
     "device",
     "variant",
@@ -41,22 +50,27 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
 
     What the emulated tier measures does not depend on the model beside it, so what was published
     may be laid beside a model that has changed since. See `agreement.compare`. Where nothing is
-    trimmed there is no ratio of TRIMs. Columns extent_length_histogram_* and
-    trim_length_histogram_* have the distributions as texts, counts by power of two of 4 KiB.
+    trimmed there is no ratio of TRIMs. The model runs with several orders of tuples: its values are
+    medians, and columns *_low and *_high the least and the most, since small causes have large
+    effects on what a drive must copy. Columns extent_length_histogram_* and trim_length_histogram_*
+    have the distributions as texts, counts by power of two of 4 KiB, the model's of one order.
     """
     with runs.open("emulated", **options) as session:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
     results = here_or_published(runs, results)
-    table, project = results.table, runs.project
+    points = results.table[results.table.workload == "hash_join"].to_dict("records")
+    pace = _measured_pace(runs.project, points[0])
     rows = []
-    for point in table[table.workload == "hash_join"].to_dict("records"):
-        metrics, found = _simulated(project, devices, point)
+    for point in points:
+        orders, found = _simulated(runs.project, devices, point, pace)
         row = {name: point[name] for name in _VALUES}
-        for name in (*_COMPARED, *_AMPLIFICATION):
-            row |= {f"{name}_emulated": point[name], f"{name}_simulated": metrics[name]}
-            if metrics[name]:
-                row[f"{name}_ratio"] = point[name] / metrics[name]
+        for name in _COMPARED:
+            simulated = orders[name].median()
+            row |= {f"{name}_emulated": point[name], f"{name}_simulated": simulated}
+            row |= {f"{name}_low": orders[name].min(), f"{name}_high": orders[name].max()}
+            if simulated:
+                row[f"{name}_ratio"] = point[name] / simulated
         for name in _HISTOGRAMS:
             row[f"{name}_emulated"] = _text(results.series[str(point["point"])][name])
             row[f"{name}_simulated"] = _text(found[name])
@@ -71,28 +85,62 @@ def _text(counts: Any) -> str:
     return " ".join(map(str, whole))
 
 
+@dataclass(frozen=True)
+class _Pace:
+    """The server's own time of one join, in s of the clock."""
+
+    partition_s: float
+    join_s: float
+
+
+def _measured_pace(project: Project, point: Mapping[str, Any]) -> _Pace:
+    """That of the same server here, its temporary files on a file system in memory."""
+    cell = replace(
+        Cell.read(point),
+        device="file",
+        trim="none",
+        preallocation_bytes=0,
+        give_back=False,
+        repetitions=1,
+        page_cache_bytes=1 << 30,
+        dirty_ratio=0.2,
+        commit_s=5.0,
+    )
+    with memory_bench() as bench:
+        found = real.run_point(cell, bench, project.raw).metrics
+    return _Pace(partition_s=float(found["partition_s"]), join_s=float(found["join_s"]))
+
+
 def _simulated(
-    project: Project, devices: dict[str, str], point: Mapping[str, Any]
-) -> tuple[dict[str, int | float], dict[str, list[int] | list[float]]]:
-    """The point's metrics and series in virtual time."""
+    project: Project, devices: dict[str, str], point: Mapping[str, Any], pace: _Pace
+) -> tuple[pd.DataFrame, dict[str, list[int] | list[float]]]:
+    """The point's metrics in virtual time, a row for each order of tuples; the first one's series.
+
+    In the device's time the server is `slowdown` times faster than by the clock.
+    """
     cell = replace(
         Cell.read(point), size_ratio_to_paper=1.0, shared_buffers_bytes=0, occupied_ratio=0.0
     )
-    with SimulatedBench(project.profiles, devices, str(_host(project, point))) as bench:
-        machine = bench.stack(DeviceRequest(device=str(point["device"])))
-        result = model.simulate(machine, cell, bench.cancel, settle=True)
-    found = model.queries(result)
-    return model.metrics(found, result, cell), model.series(found, cell)
+    host = _host(project, devices[cell.device], point, pace)
+    with SimulatedBench(project.profiles, devices, str(host)) as bench:
+        machine = bench.stack(DeviceRequest(device=cell.device))
+        results = [
+            model.simulate(machine, cell, bench.cancel, settle=True, seed=seed)
+            for seed in range(_ORDERS)
+        ]
+    rows = [model.metrics(model.queries(result), result, cell) for result in results]
+    return pd.DataFrame(rows), model.series(model.queries(results[0]), cell)
 
 
-def _host(project: Project, point: Mapping[str, Any]) -> Path:
-    """A host profile of this machine, as fast as the server was in this point."""
+def _host(project: Project, device: str, point: Mapping[str, Any], pace: _Pace) -> Path:
+    """A host profile of this machine, for a drive of that profile."""
     scale = float(point["scale_factor"])
-    rows = scale * (hash_batches.ORDERS.rows + hash_batches.LINEITEM.rows)
-    partition_ns = float(point["partition_s"]) * 1e9 / rows
-    join_ns = float(point["join_s"]) * 1e9 / rows
     slowdown = float(point["slowdown"])
-    memory_bytes = int(point["page_cache_mean_bytes"]) + int(point["work_mem_bytes"])
+    rows = scale * (hash_batches.ORDERS.rows + hash_batches.LINEITEM.rows) * slowdown
+    partition_ns = pace.partition_s * 1e9 / rows
+    join_ns = pace.join_s * 1e9 / rows
+    cache_bytes = int(point["page_cache_bytes"])
+    memory_bytes = cache_bytes + int(point["work_mem_bytes"])
     commit_s = max(round(float(point["commit_s"]) * slowdown), 1) / slowdown
 
     return write_profile(
@@ -100,7 +148,9 @@ def _host(project: Project, point: Mapping[str, Any]) -> Path:
         f"hash-join-{point['point']}",
         title="This machine, as PostgreSQL's hash join sees it",
         memory=f"{memory_bytes} B",
-        dirty_ratio=float(point["dirty_ratio"]),
+        dirty_ratio=float(point["dirty_ratio"]) * cache_bytes / memory_bytes,
+        slowdown=slowdown,
+        device=device,
         copy_cpu=plain("0 ns"),
         sections={
             "hash_join": {
@@ -113,11 +163,18 @@ def _host(project: Project, point: Mapping[str, Any]) -> Path:
             "ext4": {
                 "discard": plain("asynchronous"),
                 "recent_allocator": plain(True),
+                "stream_goals": plain(_stream_goals(int(point["device_bytes"]))),
                 "commit_interval": plain(f"{round(commit_s * 1000)} ms"),
                 "journal": plain("64 MiB"),
             },
         },
     )
+
+
+def _stream_goals(device_bytes: int) -> int:
+    """What ext4 of Linux 6.17 and newer keeps of them on such a device, on this machine."""
+    groups = -(-device_bytes // _GROUP_BYTES)
+    return min(os.cpu_count() or 1, -(-groups // 4))
 
 
 AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)

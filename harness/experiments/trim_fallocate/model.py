@@ -81,12 +81,13 @@ def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> M
 
 
 def simulate(
-    stack: ModelledStack, v: Cell, cancel: _core.Cancel, settle: bool = False
+    stack: ModelledStack, v: Cell, cancel: _core.Cancel, settle: bool = False, seed: int = 0
 ) -> dict[str, Any]:
     """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
     `settle`: each query waits until all that it has freed is committed and discarded; else the next
-    one begins at once, as the paper's did, and finds the drive busy with it.
+    one begins at once, as the paper's did, and finds the drive busy with it. `seed`: of the tuples'
+    order.
     """
     host = stack.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
@@ -112,6 +113,7 @@ def simulate(
             occupied_bytes=int(drive.parameters.capacity.value * v.occupied_ratio),
             occupied_piece_bytes=v.occupied_piece_bytes,
             recent=ext4.recent_allocator.value,
+            stream_goals=ext4.stream_goals.value,
         ),
         _core.HashJoinSpec(
             inner=_input(ORDERS, v),
@@ -129,6 +131,7 @@ def simulate(
             give_back=v.give_back,
             traced=0,
             trace_rows=TRACE_ROWS,
+            seed=seed,
         ),
         cancel,
     )
@@ -190,6 +193,8 @@ def _page_cache(host: HostProfile, v: Cell) -> _core.PageCacheParameters:
         read_ahead_bytes=cache.read_ahead.value,
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
+        # As many rounds in a join as at the paper's size.
+        round_ns=int(cache.round.value * _ratio(v)),
         queue_limit=cache.queue_limit.value,
         segment_bytes=cache.segment.value,
         copy_cpu_ns=cache.copy_cpu.value * (_STEP_BYTES // hash_batches.BLOCK_BYTES),

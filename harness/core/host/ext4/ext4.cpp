@@ -202,7 +202,11 @@ void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int
       have = last.logical + last.run.blocks;
       tail = Tail{have, last.run.end()};
     }
-    if (have >= end) return;
+    if (have >= end) {
+      // ext4_da_update_reserve_space: nothing waits for its blocks any more, and nobody may write.
+      if (!file.open && end == length * per_cache_block_) drop_kept(file);
+      return;
+    }
     if (parameters_.preallocate_again && parameters_.preallocation > Bytes{0}) {
       preallocate(file);
       continue;
@@ -228,8 +232,11 @@ void Ext4::written(FileId id) {
 void Ext4::close(FileId id, bool clean) {
   File& file = files_[id];
   file.open = false;
-  if (!clean || !file.kept) return;
-  groups_.give_back(file.kept->run);
+  if (clean) drop_kept(file);
+}
+
+void Ext4::drop_kept(File& file) {
+  if (file.kept) groups_.give_back(file.kept->run);
   file.kept.reset();
 }
 
@@ -256,7 +263,7 @@ std::vector<Run> Ext4::runs(FileId id) const {
 void Ext4::remove(FileId id) {
   File& file = files_[id];
   change(file);
-  if (file.kept) groups_.give_back(file.kept->run);
+  drop_kept(file);
   ++counters_.files;
   counters_.extents += file.extents.size();
   // From the file's end to its beginning (ext4_ext_remove_space).

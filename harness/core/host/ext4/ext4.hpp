@@ -117,6 +117,7 @@ class Ext4 final : public FileSystem, private IoOwner {
   void preallocate(File& file);
   void append(File& file, const Run& run);
   void add_leaf(File& file);
+  void drop_kept(File& file);
   void free(const Run& run);
   void change(File& file);
   void change(GroupNumber group);
