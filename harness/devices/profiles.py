@@ -91,7 +91,6 @@ class PageCache(Parameters):
     read_ahead: Size
     dirty_background: Ratio
     dirty: Ratio
-    round: Time
     queue_limit: Count
     allocation: Size
     segment: Size
@@ -127,7 +126,6 @@ class Ext4(Parameters):
 
     discard: Name
     recent_allocator: Switch
-    stream_goals: Count
     commit_interval: Time
     journal: Size
 

@@ -6,6 +6,7 @@ Software's own time is measured and given by whoever compares; the kernel's cost
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,8 +14,6 @@ from typing import Any, Final
 
 import yaml
 
-from harness.devices.live.front import loops
-from harness.devices.live.front.base import QueueLimits
 from harness.devices.profiles import load_device
 from harness.paths import Project
 from harness.system.files import write_atomically
@@ -23,8 +22,8 @@ from harness.tiers.hardware import HardwareBench
 _BACKGROUND: Final = 0.5
 """Where writing in the background begins, of the limit: see `writeback.limited`."""
 
-_ROUND_MS: Final = 100
-"""HZ/10: fs/fs-writeback.c, writeback_sb_inodes()."""
+_MOST_REQUESTS: Final = 128
+"""That a live device's block device has at once: see `loops.limit_queue`."""
 
 _STEERED: Final = (2 + _BACKGROUND) / 3
 """Of the limit, to be told to a model that steers to a quarter of the way from it to where writing
@@ -32,6 +31,12 @@ begins, as the kernel does for the machine as a whole. A device that has a stric
 it steers to half of that way (Linux, mm/page-writeback.c, wb_position_ratio)."""
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of ours is made in it
+
+
+def possible_cpus() -> int:
+    """As many as the kernel may ever have (Documentation/admin-guide/cputopology.rst)."""
+    said = Path("/sys/devices/system/cpu/possible").read_text()
+    return int(re.split("[-,]", said.strip())[-1]) + 1
 
 
 @contextlib.contextmanager
@@ -55,7 +60,6 @@ def write_profile(
     title: str,
     memory: str,
     dirty_ratio: float,
-    slowdown: float,
     device: str,
     copy_cpu: Mapping[str, object],
     sections: Mapping[str, Mapping[str, Any]],
@@ -63,18 +67,17 @@ def write_profile(
     """Writes the profile `name` into the build folder and returns its path.
 
     `memory` and `dirty_ratio` are the page cache's (writing in the background begins at half of
-    that), `slowdown` the device's, to which the kernel's time is shorter, `device` its profile,
-    `copy_cpu` the cache's time per block, `sections` what the study's software costs.
+    that), `device` a drive's profile, `copy_cpu` the cache's time per block, `sections` what the
+    study's software costs.
     """
-    depth = loops.queue_depth(QueueLimits.of(load_device(project.profiles, device)))
+    depth = load_device(project.profiles, device).parameters.queue_depth.value
     page_cache = {
         "memory": plain(memory),
         "client_memory": plain("0 B"),
         "read_ahead": plain("128 KiB"),
         "dirty_background": plain(dirty_ratio * _BACKGROUND),
         "dirty": plain(dirty_ratio * _STEERED),
-        "round": plain(f"{round(_ROUND_MS * 1e6 / slowdown)} ns"),
-        "queue_limit": plain(depth),
+        "queue_limit": plain(min(depth, _MOST_REQUESTS)),
         "allocation": plain("8 MiB"),
         "segment": plain("1 GiB"),
         "copy_cpu": dict(copy_cpu),
@@ -93,7 +96,7 @@ def write_bare_profile(
         "title": title,
         "kind": "host",
         "parameters": {
-            "cores": plain(2),
+            "cores": plain(possible_cpus()),
             "submit_cpu": plain("0 ns"),
             "complete_cpu": plain("0 ns"),
             "max_request": plain("512 KiB"),

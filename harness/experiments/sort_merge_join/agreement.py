@@ -92,11 +92,11 @@ def _simulated(
     dirty_ratio = float(point["dirty_ratio"]) * int(point["page_cache_bytes"]) / cache_bytes
     name = f"{slowdown:g}-{point['point']}"
     device = devices[str(point["device"])]
-    host = _host(project, faster, name, device, min(dirty_ratio, 1.0), slowdown)
+    host = _host(project, faster, name, device, min(dirty_ratio, 1.0))
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
         cell = replace(Cell.read(point), repetition=0, size_ratio_to_paper=1.0)
-        result = model.simulate(machine, _query(point), cell, bench.cancel, cache_bytes)
+        result = model.simulate(machine, _query(point), cell, bench.cancel, cache_bytes, slowdown)
     return model.metrics(result)
 
 
@@ -143,7 +143,6 @@ def _host(
     name: str,
     device: str,
     dirty_ratio: float = 1.0,
-    slowdown: float = 1.0,
 ) -> Path:
     """A host profile of this machine, with these CPU times (ns)."""
 
@@ -156,7 +155,6 @@ def _host(
         title="This machine, as PostgreSQL's sort sees it",
         memory="1 GiB",
         dirty_ratio=dirty_ratio,
-        slowdown=slowdown,
         device=device,
         copy_cpu=measured("copy_cpu"),
         sections={

@@ -10,6 +10,7 @@ from typing import Any, Final
 from harness import _core
 from harness.devices.profiles import HddProfile, HostProfile
 from harness.errors import BadParameter
+from harness.experiments import kernel
 from harness.experiments.base import Measurement, Point
 from harness.experiments.sort_merge_join import postgres_sort
 from harness.experiments.sort_merge_join.grid import Cell, Parameters, Tables, Variant
@@ -104,11 +105,13 @@ def simulate(
     v: Cell,
     cancel: _core.Cancel,
     page_cache_bytes: int = 0,
+    slowdown: float = 1.0,
 ) -> dict[str, Any]:
     """`_core.run_sort_merge_joins` of that many clients on that stack.
 
     Of the cell count clients, size_ratio_to_paper (memory shrinks with the tables) and repetition.
     The page cache is what the host profile says, less what the clients take, unless it is given.
+    `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
     Raises BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
     host = stack.host
@@ -135,7 +138,9 @@ def simulate(
         seed=v.repetition,
     )
     memory_bytes = page_cache_bytes or _left_bytes(stack, query, v)
-    cache = _page_cache(stack, memory_bytes, v.size_ratio_to_paper)
+    # As many rounds of write-back in a sort as at the paper's size.
+    round_s = kernel.WRITE_BACK_ROUND_S * v.size_ratio_to_paper / slowdown
+    cache = _page_cache(stack, memory_bytes, round_s)
     return _core.run_sort_merge_joins(
         stack.device_core,
         host.to_core(),
@@ -188,14 +193,12 @@ def _file_system(stack: ModelledStack, size_ratio: float) -> _core.Ext4Parameter
         occupied_bytes=_begin_bytes(stack),
         times=True,
         recent=ext4.recent_allocator.value,
-        stream_goals=ext4.stream_goals.value,
     )
 
 
 def _page_cache(
-    stack: ModelledStack, memory_bytes: int, size_ratio: float
+    stack: ModelledStack, memory_bytes: int, round_s: float
 ) -> _core.PageCacheParameters:
-    """Rounds of write-back shrink with the tables, as the journal's time does."""
     cache = stack.host.page_cache
     assert cache is not None
     return _core.PageCacheParameters(
@@ -204,7 +207,7 @@ def _page_cache(
         read_ahead_bytes=cache.read_ahead.value,
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
-        round_ns=int(cache.round.value * size_ratio),
+        round_ns=int(round_s * 1e9),
         queue_limit=cache.queue_limit.value,
         allocation_bytes=cache.allocation.value,
         segment_bytes=cache.segment.value,

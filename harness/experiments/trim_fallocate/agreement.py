@@ -7,7 +7,6 @@ server needs for itself is measured here, with its temporary files in memory.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,9 +29,6 @@ _COMPARED: Final = (
 )
 _ORDERS: Final = 9
 """Of tuples."""
-
-_GROUP_BYTES: Final = 128 << 20
-"""Of an ext4 with blocks of 4 KiB."""
 
 _VALUES: Final = (
     "device",
@@ -125,7 +121,14 @@ def _simulated(
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=cell.device))
         results = [
-            model.simulate(machine, cell, bench.cancel, settle=True, seed=seed)
+            model.simulate(
+                machine,
+                cell,
+                bench.cancel,
+                settle=True,
+                seed=seed,
+                slowdown=float(point["slowdown"]),
+            )
             for seed in range(_ORDERS)
         ]
     rows = [model.metrics(model.queries(result), result, cell) for result in results]
@@ -149,7 +152,6 @@ def _host(project: Project, device: str, point: Mapping[str, Any], pace: _Pace) 
         title="This machine, as PostgreSQL's hash join sees it",
         memory=f"{memory_bytes} B",
         dirty_ratio=float(point["dirty_ratio"]) * cache_bytes / memory_bytes,
-        slowdown=slowdown,
         device=device,
         copy_cpu=plain("0 ns"),
         sections={
@@ -163,18 +165,11 @@ def _host(project: Project, device: str, point: Mapping[str, Any], pace: _Pace) 
             "ext4": {
                 "discard": plain("asynchronous"),
                 "recent_allocator": plain(True),
-                "stream_goals": plain(_stream_goals(int(point["device_bytes"]))),
                 "commit_interval": plain(f"{round(commit_s * 1000)} ms"),
                 "journal": plain("64 MiB"),
             },
         },
     )
-
-
-def _stream_goals(device_bytes: int) -> int:
-    """What ext4 of Linux 6.17 and newer keeps of them on such a device, on this machine."""
-    groups = -(-device_bytes // _GROUP_BYTES)
-    return min(os.cpu_count() or 1, -(-groups // 4))
 
 
 AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)

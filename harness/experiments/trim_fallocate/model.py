@@ -11,6 +11,7 @@ from harness import _core
 from harness.devices import scaling
 from harness.devices.profiles import HostProfile, SsdProfile
 from harness.errors import BadParameter
+from harness.experiments import kernel
 from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import hash_batches
 from harness.experiments.trim_fallocate.grid import Cell, Parameters
@@ -81,13 +82,19 @@ def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> M
 
 
 def simulate(
-    stack: ModelledStack, v: Cell, cancel: _core.Cancel, settle: bool = False, seed: int = 0
+    stack: ModelledStack,
+    v: Cell,
+    cancel: _core.Cancel,
+    *,
+    settle: bool = False,
+    seed: int = 0,
+    slowdown: float = 1.0,
 ) -> dict[str, Any]:
     """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
     `settle`: each query waits until all that it has freed is committed and discarded; else the next
     one begins at once, as the paper's did, and finds the drive busy with it. `seed`: of the tuples'
-    order.
+    order. `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
     """
     host = stack.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
@@ -97,11 +104,12 @@ def simulate(
     cpu, ext4 = host.hash_join, host.ext4
     batches = batches_of(v)
     discard = ext4.discard.value if v.trim == "discard" else "none"
-    drive = _device(stack, v)
+    drive, recent = _device(stack, v), ext4.recent_allocator.value
+    size_bytes = drive.parameters.capacity.value
     result = _core.run_hash_joins(
         drive.to_core(),
         host.to_core(),
-        _page_cache(host, v),
+        _page_cache(host, v, slowdown),
         _core.Ext4Parameters(
             cache_block_bytes=_STEP_BYTES,
             discard=discard,
@@ -110,10 +118,12 @@ def simulate(
             preallocation_bytes=v.preallocation_bytes,
             preallocate_again=v.preallocate_again,
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
-            occupied_bytes=int(drive.parameters.capacity.value * v.occupied_ratio),
+            occupied_bytes=int(size_bytes * v.occupied_ratio),
             occupied_piece_bytes=v.occupied_piece_bytes,
-            recent=ext4.recent_allocator.value,
-            stream_goals=ext4.stream_goals.value,
+            recent=recent,
+            stream_goals=(
+                kernel.stream_goals(size_bytes, host.parameters.cores.value) if recent else 1
+            ),
         ),
         _core.HashJoinSpec(
             inner=_input(ORDERS, v),
@@ -135,7 +145,7 @@ def simulate(
         ),
         cancel,
     )
-    return {**result, "device_bytes": drive.parameters.capacity.value}
+    return {**result, "device_bytes": size_bytes}
 
 
 def batches_of(v: Cell) -> int:
@@ -176,7 +186,7 @@ def _device(stack: ModelledStack, v: Cell) -> SsdProfile:
     return scaling.scaled_to(profile, -(-size_bytes >> 20) << 20)
 
 
-def _page_cache(host: HostProfile, v: Cell) -> _core.PageCacheParameters:
+def _page_cache(host: HostProfile, v: Cell, slowdown: float) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
     # The hash table's share of the memory, as at the paper's size: work_mem itself is not scaled.
@@ -194,7 +204,7 @@ def _page_cache(host: HostProfile, v: Cell) -> _core.PageCacheParameters:
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
         # As many rounds in a join as at the paper's size.
-        round_ns=int(cache.round.value * _ratio(v)),
+        round_ns=int(kernel.WRITE_BACK_ROUND_S * 1e9 / slowdown * _ratio(v)),
         queue_limit=cache.queue_limit.value,
         segment_bytes=cache.segment.value,
         copy_cpu_ns=cache.copy_cpu.value * (_STEP_BYTES // hash_batches.BLOCK_BYTES),

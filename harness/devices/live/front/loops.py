@@ -99,16 +99,11 @@ def limit_queue(device: Path, limits: QueueLimits) -> None:
         "max_sectors_kb": LARGEST_REQUEST_BYTES >> 10,
         "discard_max_bytes": limits.discard_bytes,
         "scheduler": "none",
-        "nr_requests": queue_depth(limits),
+        "nr_requests": max(min(limits.depth, 128), 4),
     }
     for name, value in settings.items():
         with contextlib.suppress(OSError):  # a kernel that does not let it be set
             (where / name).write_text(str(value))
-
-
-def queue_depth(limits: QueueLimits) -> int:
-    """Requests that the block layer has at once at such a device."""
-    return max(min(limits.depth, 128), 4)
 
 
 def may_discard(device: Path) -> bool:
