@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import leaks
 import pyarrow as pa
@@ -31,7 +32,8 @@ from harness.errors import (
     UnknownName,
 )
 from harness.experiments.base import Measurement
-from harness.experiments.trim_fallocate import grid, queries, real
+from harness.experiments.trim_fallocate import agreement, grid, queries, real
+from harness.paths import Project
 from harness.probes import bpftrace, extents, scripts
 from harness.runs import cleaning
 from harness.system import cgroups
@@ -106,6 +108,23 @@ def check_discards(found: dict[str, Any]) -> None:
     assert found["trim_bytes"] >= found["temp_file_bytes"] * 0.95
     assert found["trim_commands"] > 0
     assert found["trim_latency_mean_us"] > 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_agreement_measures_the_server_in_memory(raw: Path) -> None:
+    raw.mkdir(exist_ok=True)
+    project = cast(Project, SimpleNamespace(raw=raw))
+    # Whatever drive a point was measured on.
+    point = replace(CELL, device="mx500", trim="discard", preallocation_bytes=1 << 20).values
+    found = agreement._measured_pace(project, point)
+    assert found.partition_s > 0
+    assert found.join_s > 0
+
+
+def test_the_agreement_names_the_repetition_that_is_farthest_off() -> None:
+    orders = [{"repetition_waf_ratio": [1.0, waf]} for waf in (1.8, 2.0, 4.0)]
+    assert agreement._worst_waf({"repetition_waf_ratio": [1.1, 1.6]}, orders) == 0.8
+    assert agreement._worst_waf({"repetition_waf_ratio": [1.3, 1.6]}, orders) == 1.3
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,12 @@ server needs for itself is measured here, with its temporary files in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from harness.experiments.base import Agreement, Runs
@@ -27,6 +28,7 @@ _COMPARED: Final = (
     *("extents_per_file", "trim_commands", "trim_bytes", "temp_written_bytes"),
     *("waf_ratio", "last_waf_ratio", "first_elapsed_s", "last_elapsed_s"),
 )
+_WAF: Final = "repetition_waf_ratio"
 _ORDERS: Final = 9
 """Of tuples."""
 
@@ -48,8 +50,9 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     may be laid beside a model that has changed since. See `agreement.compare`. Where nothing is
     trimmed there is no ratio of TRIMs. The model runs with several orders of tuples: its values are
     medians, and columns *_low and *_high the least and the most, since small causes have large
-    effects on what a drive must copy. Columns extent_length_histogram_* and trim_length_histogram_*
-    have the distributions as texts, counts by power of two of 4 KiB, the model's of one order.
+    effects on what a drive must copy. `worst_repetition_waf_ratio` is of the repetition in which it
+    is farthest from 1. Columns extent_length_histogram_* and trim_length_histogram_* have
+    the distributions as texts, counts by power of two of 4 KiB, the model's of one order.
     """
     with runs.open("emulated", **options) as session:
         results, bench = session.results, session.bench
@@ -67,11 +70,19 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
             row |= {f"{name}_low": orders[name].min(), f"{name}_high": orders[name].max()}
             if simulated:
                 row[f"{name}_ratio"] = point[name] / simulated
+        here = results.series[str(point["point"])]
+        row["worst_repetition_waf_ratio"] = _worst_waf(here, found)
         for name in _HISTOGRAMS:
-            row[f"{name}_emulated"] = _text(results.series[str(point["point"])][name])
-            row[f"{name}_simulated"] = _text(found[name])
+            row[f"{name}_emulated"] = _text(here[name])
+            row[f"{name}_simulated"] = _text(found[0][name])
         rows.append(row)
     return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+
+
+def _worst_waf(emulated: Mapping[str, Any], orders: Sequence[Mapping[str, Any]]) -> float:
+    modelled = np.median([order[_WAF] for order in orders], axis=0)
+    ratios = np.asarray(emulated[_WAF]) / modelled
+    return float(ratios[np.abs(np.log(ratios)).argmax()])
 
 
 def _text(counts: Any) -> str:
@@ -109,8 +120,8 @@ def _measured_pace(project: Project, point: Mapping[str, Any]) -> _Pace:
 
 def _simulated(
     project: Project, devices: dict[str, str], point: Mapping[str, Any], pace: _Pace
-) -> tuple[pd.DataFrame, dict[str, list[int] | list[float]]]:
-    """The point's metrics in virtual time, a row for each order of tuples; the first one's series.
+) -> tuple[pd.DataFrame, list[Mapping[str, Any]]]:
+    """The point's metrics and series in virtual time, for each order of tuples.
 
     In the device's time the server is `slowdown` times faster than by the clock.
     """
@@ -131,8 +142,9 @@ def _simulated(
             )
             for seed in range(_ORDERS)
         ]
-    rows = [model.metrics(model.queries(result), result, cell) for result in results]
-    return pd.DataFrame(rows), model.series(model.queries(results[0]), cell)
+    runs = [model.queries(result) for result in results]
+    rows = [model.metrics(run, result, cell) for run, result in zip(runs, results, strict=True)]
+    return pd.DataFrame(rows), [model.series(run, cell) for run in runs]
 
 
 def _host(project: Project, device: str, point: Mapping[str, Any], pace: _Pace) -> Path:
