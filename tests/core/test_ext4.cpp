@@ -740,6 +740,20 @@ TEST(Ext4Layout, OtherFilesLieEverywhereInPieces) {
   EXPECT_LE(most - least, 2 * 1024);
 }
 
+// Else a free run could end inside a block of the page cache.
+TEST(Ext4Layout, OtherFilesHaveWholeBlocksOfThePageCache) {
+  for (const Bytes piece : {Bytes{0}, 4_MiB, 4_MiB + kBlock}) {
+    Parameters p = with("none");
+    p.occupied = 401_MiB + kBlock + Bytes{512};
+    p.occupied_piece = piece;
+    World world(p);
+    const Groups& groups = world.files.groups();
+    for (GroupNumber group = 0; group < groups.count(); ++group) {
+      for (const Piece& run : groups.runs(group)) EXPECT_EQ(run.blocks % kPer, 0) << group;
+    }
+  }
+}
+
 TEST(Ext4Contract, ParametersThatMakeNoSenseAreRefused) {
   using Change = std::function<void(Parameters&)>;
   const std::vector<std::pair<std::string, Change>> changes{

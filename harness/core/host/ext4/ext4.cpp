@@ -84,10 +84,13 @@ void Ext4::lay_out(const Parameters& p) {
 // Other files, which nobody touches: from the beginning on, or a piece here and there, with as much
 // left free between them as makes them even.
 void Ext4::occupy(const Parameters& p) {
-  std::int64_t occupied = p.occupied / kBlock;
+  // In whole blocks of the page cache, too: see add_leaf().
+  std::int64_t occupied = p.occupied / p.cache_block * per_cache_block_;
+  const std::int64_t whole = occupied;
   const std::int64_t all = groups_.free_blocks();
   require(occupied < all, "ext4: the device is too small for the other files");
-  const std::int64_t piece = p.occupied_piece / kBlock;
+  const std::int64_t piece =
+      ceil_div(p.occupied_piece.count(), p.cache_block.count()) * per_cache_block_;
   std::int64_t passed = 0;  // free blocks, left or taken
   std::int64_t taken = 0;
   for (GroupNumber group = 0; group < groups_.count() && occupied > 0; ++group) {
@@ -98,9 +101,8 @@ void Ext4::occupy(const Parameters& p) {
         const Run run{rest.begin, now};
         rest = {run.end(), rest.blocks - now};
         passed += now;
-        const bool even =
-            static_cast<double>(taken) * static_cast<double>(all) <=
-            static_cast<double>(passed - now) * static_cast<double>(p.occupied / kBlock);
+        const bool even = static_cast<double>(taken) * static_cast<double>(all) <=
+                          static_cast<double>(passed - now) * static_cast<double>(whole);
         if (piece > 0 && !even) continue;
         groups_.take(run);
         machine_.device().assume_written(
