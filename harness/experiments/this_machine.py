@@ -22,8 +22,8 @@ from harness.tiers.hardware import HardwareBench
 _BACKGROUND: Final = 0.5
 """Where writing in the background begins, of the limit: see `writeback.limited`."""
 
-_MOST_REQUESTS: Final = 128
-"""That a live device's block device has at once: see `loops.limit_queue`."""
+_REQUESTS: Final = (4, 128)
+"""That a live device's block device has at once, at least and at most: see `loops.limit_queue`."""
 
 _STEERED: Final = (2 + _BACKGROUND) / 3
 """Of the limit, to be told to a model that steers to a quarter of the way from it to where writing
@@ -70,6 +70,7 @@ def write_profile(
     that), `device` a drive's profile, `copy_cpu` the cache's time per block, `sections` what the
     study's software costs.
     """
+    least, most = _REQUESTS
     depth = load_device(project.profiles, device).parameters.queue_depth.value
     page_cache = {
         "memory": plain(memory),
@@ -77,7 +78,7 @@ def write_profile(
         "read_ahead": plain("128 KiB"),
         "dirty_background": plain(dirty_ratio * _BACKGROUND),
         "dirty": plain(dirty_ratio * _STEERED),
-        "queue_limit": plain(min(depth, _MOST_REQUESTS)),
+        "queue_limit": plain(max(min(depth, most), least)),
         "allocation": plain("8 MiB"),
         "segment": plain("1 GiB"),
         "copy_cpu": dict(copy_cpu),

@@ -114,7 +114,10 @@ def _measured_pace(project: Project, point: Mapping[str, Any]) -> _Pace:
         commit_s=5.0,
     )
     with memory_bench() as bench:
-        found = real.run_point(cell, bench, project.raw).metrics
+        measured = real.run_point(cell, bench, project.raw)
+    if measured.block_trace is not None:
+        measured.block_trace.unlink()
+    found = measured.metrics
     return _Pace(partition_s=float(found["partition_s"]), join_s=float(found["join_s"]))
 
 
