@@ -169,7 +169,7 @@ def test_the_size_of_the_join_does_not_decide() -> None:
             .answer.value
             for each in (question, smaller)
         ]
-        assert both[1] == pytest.approx(both[0], rel=0.08)
+        assert both[1] == pytest.approx(both[0], rel=0.1)
 
 
 def test_work_mem_saves_merges_and_the_disk_needs_them_more() -> None:

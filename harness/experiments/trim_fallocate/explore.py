@@ -140,7 +140,7 @@ QUESTIONS: Final = (
         ),
         over="preallocation_bytes",
         size="A 32nd of database, memory and drive, as notebook 30 publishes it, and times made "
-        "the paper's: from a 128th to an eighth of the size they differ by less than 8 %. One "
+        "the paper's: from a 128th to an eighth of the size they differ by less than 10 %. One "
         "query on an empty drive, so nothing has aged.",
         ask=join_phase,
         scale="small",

@@ -21,7 +21,7 @@ from harness.devices.live import placement
 from harness.errors import TargetError
 from harness.system import idle_states, workqueues
 
-pytestmark = [*NEEDS_DEVICES, cleaning_alone]
+pytestmark = [*NEEDS_DEVICES, cleaning_alone, pytest.mark.clock]
 
 if len(os.sched_getaffinity(0)) < 2:
     pytest.skip("there is one processor only", allow_module_level=True)
