@@ -30,6 +30,7 @@ host::PageCacheParameters memory_of(Bytes size) {
           .read_ahead = 128_KiB,
           .dirty_background_ratio = 0.1,
           .dirty_ratio = 0.2,
+          .round = Nanos{0},
           .queue_limit = 128,
           .allocation = 8_MiB,
           .segment = 1024_MiB,

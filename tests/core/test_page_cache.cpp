@@ -33,6 +33,7 @@ PageCacheParameters eager() {
           .read_ahead = 16 * kBlock,
           .dirty_background_ratio = 1e-6,
           .dirty_ratio = 0.5,
+          .round = Nanos{0},
           .queue_limit = 128,
           .allocation = 64_MiB,
           .segment = 1024_MiB,
