@@ -438,7 +438,7 @@ def merge_plan(name: str, order: int, runs: int) -> tuple:
     """
 
 class PageCacheParameters:
-    """The kernel's page cache; see core/host/page_cache.hpp."""
+    """The kernel's page cache; see core/kernel/page_cache.hpp."""
 
     def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0) -> None:
         """
@@ -462,7 +462,7 @@ class PageCacheParameters:
         """The keywords of the constructor, in their order."""
 
 class Ext4Parameters:
-    """ext4 under temporary files; see core/host/ext4/ext4.hpp."""
+    """ext4 under temporary files; see core/kernel/ext4/ext4.hpp."""
 
     def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, occupied_bytes: int = 0, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
         """

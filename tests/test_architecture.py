@@ -44,10 +44,11 @@ CORE_ARROWS: dict[str, set[str]] = {
     "flash": {"base"},
     "host": {"base"},
     "io": {"base", "host"},
-    "dbms": {"base", "host"},
+    "kernel": {"base", "host"},
+    "dbms": {"base", "host", "kernel"},
     "join": {"base", "io"},
     "live": {"base", "host"},
-    "bind": {"base", "dbms", "disk", "flash", "host", "io", "join", "live"},
+    "bind": {"base", "dbms", "disk", "flash", "host", "io", "join", "kernel", "live"},
 }
 
 

@@ -79,7 +79,7 @@ class Ports(Parameters):
 
 
 class PageCache(Parameters):
-    """The kernel's memory for files; see harness/core/host/page_cache.hpp.
+    """The kernel's memory for files; see harness/core/kernel/page_cache.hpp.
 
     `memory` is what is left for it when no client is at work, `client_memory` what a database's
     client takes from that besides what it sorts in. `file_system_begin` is where on a disk the file
@@ -122,7 +122,7 @@ class HashJoinCpu(Parameters):
 
 
 class Ext4(Parameters):
-    """How the host's kernel and mount options make ext4 behave; see core/host/ext4."""
+    """How the host's kernel and mount options make ext4 behave; see core/kernel/ext4."""
 
     discard: Name
     recent_allocator: Switch

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "host/ext4/allocator.hpp"
-#include "host/ext4/groups.hpp"
+#include "kernel/ext4/allocator.hpp"
+#include "kernel/ext4/groups.hpp"
 
 namespace {
 
-using namespace flashlab::host::ext4;
+using namespace flashlab::kernel::ext4;
 
 constexpr std::int64_t kPerGroup = 32'768;
 constexpr std::size_t kExtentsInInode = 4;

@@ -4,5 +4,5 @@
 # the compiler says "redefinition" of a new one, and it goes into the list.
 set(CMAKE_UNITY_BUILD ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 6)
-set_source_files_properties(host/page_cache.cpp dbms/tpcc/transactions.cpp
+set_source_files_properties(kernel/page_cache.cpp dbms/tpcc/transactions.cpp
   PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

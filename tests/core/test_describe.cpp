@@ -49,7 +49,7 @@ template <class P>
 class Described : public testing::Test {};
 using All =
     testing::Types<disk::HddParameters, flash::SsdParameters, host::HostParameters,
-                   host::JobParameters, host::PageCacheParameters, host::ext4::Parameters,
+                   host::JobParameters, kernel::PageCacheParameters, kernel::ext4::Parameters,
                    join::JoinSpec, join::UserJob, dbms::SortedTable, dbms::SortMergeJoinSpec,
                    dbms::JoinInput, dbms::HashJoinSpec, dbms::TpccSpec>;
 TYPED_TEST_SUITE(Described, All);
@@ -115,8 +115,8 @@ TEST(Description, NamesEveryCounterOnce) {
   count(clients, dbms::ClientResult{});
   EXPECT_EQ(clients.names.size(), sizeof(dbms::ClientResult) / 8);
   Counted cache;
-  count(cache, host::PageCacheCounters{});
-  EXPECT_EQ(cache.names.size(), sizeof(host::PageCacheCounters) / 8);
+  count(cache, kernel::PageCacheCounters{});
+  EXPECT_EQ(cache.names.size(), sizeof(kernel::PageCacheCounters) / 8);
   Counted engine;
   count(engine, dbms::innodb::EngineCounters{});
   EXPECT_EQ(engine.names.size(), sizeof(dbms::innodb::EngineCounters) / 8);
@@ -124,8 +124,8 @@ TEST(Description, NamesEveryCounterOnce) {
   count(storage, dbms::innodb::StorageCounters{});
   EXPECT_EQ(storage.names.size(), sizeof(dbms::innodb::StorageCounters) / 8);
   Counted journal;
-  count(journal, host::JournalCounters{});
-  EXPECT_EQ(journal.names.size(), sizeof(host::JournalCounters) / 8);
+  count(journal, kernel::JournalCounters{});
+  EXPECT_EQ(journal.names.size(), sizeof(kernel::JournalCounters) / 8);
   Counted delay;
   count(delay, flash::TrimDelayStatus{});
   EXPECT_EQ(delay.names.size(), sizeof(flash::TrimDelayStatus) / 8);

@@ -9,12 +9,14 @@
 
 #include "base/check.hpp"
 #include "base/prng.hpp"
-#include "host/ext4/ext4.hpp"
-#include "host/page_cache.hpp"
+#include "kernel/ext4/ext4.hpp"
+#include "kernel/page_cache.hpp"
 #include "repeat.hpp"
 #include "serial_device.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
+using host::Machine;
+using host::Process;
 namespace test_ext4 {
 
 using Piece = Run;  // Run is a name of GoogleTest's
@@ -784,4 +786,4 @@ TEST(Ext4Contract, ParametersThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace test_ext4
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

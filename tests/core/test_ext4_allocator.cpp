@@ -8,10 +8,10 @@
 
 #include "base/check.hpp"
 #include "base/prng.hpp"
-#include "host/ext4/allocator.hpp"
+#include "kernel/ext4/allocator.hpp"
 #include "repeat.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
 namespace test_ext4_allocator {
 
 using Piece = Run;  // Run is a name of GoogleTest's
@@ -509,4 +509,4 @@ TEST(Ext4AllocatorRandom, NothingIsGivenTwiceAndNothingIsLost) {
 }
 
 }  // namespace test_ext4_allocator
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

@@ -4,10 +4,10 @@
 
 #include "base/check.hpp"
 #include "base/prng.hpp"
-#include "host/ext4/groups.hpp"
+#include "kernel/ext4/groups.hpp"
 #include "repeat.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
 namespace test_ext4_groups {
 
 using Piece = Run;  // Run is a name of GoogleTest's
@@ -148,4 +148,4 @@ TEST(Ext4Groups, AChunkIsAPowerOfTwoAtAMultipleOfItsLength) {
 }
 
 }  // namespace test_ext4_groups
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

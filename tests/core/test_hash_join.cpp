@@ -24,7 +24,7 @@ constexpr SerialSpeed kInstant{Nanos{0}, BytesPerSecond{std::int64_t{1} << 60}};
 constexpr BytesPerSecond kAtOnce{std::int64_t{1} << 50};
 constexpr std::int64_t kFiles = 14;  // of a repetition
 
-host::PageCacheParameters memory_of(Bytes size) {
+kernel::PageCacheParameters memory_of(Bytes size) {
   return {.memory = size,
           .block = kBlock,
           .read_ahead = 128_KiB,
@@ -38,8 +38,8 @@ host::PageCacheParameters memory_of(Bytes size) {
           .copy_cpu = Nanos{0}};
 }
 
-host::ext4::Parameters files_with(const std::string& discard) {
-  host::ext4::Parameters p;
+kernel::ext4::Parameters files_with(const std::string& discard) {
+  kernel::ext4::Parameters p;
   p.cache_block = kBlock;
   p.discard = discard;
   p.journal = 4_MiB;
@@ -126,7 +126,7 @@ TEST(HashJoin, FilesAreRemovedOneAfterTheOther) {
   spec.settle = true;
   spec.cpu.build = 1'000_us;
   spec.cpu.probe = 100_us;
-  host::ext4::Parameters files = files_with("synchronous");
+  kernel::ext4::Parameters files = files_with("synchronous");
   files.commit = 100'000_us;
   const auto machine = machine_over(kInstant, kDevice);
   const HashJoinResult result =

@@ -10,11 +10,13 @@
 
 #include "base/check.hpp"
 #include "base/prng.hpp"
-#include "host/jbd2.hpp"
+#include "kernel/jbd2.hpp"
 #include "repeat.hpp"
 #include "serial_device.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
+using host::Machine;
+using host::Process;
 namespace test_jbd2 {
 
 using namespace literals;
@@ -462,4 +464,4 @@ TEST(Jbd2, TooSmallARingIsRefused) {
 }
 
 }  // namespace test_jbd2
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -7,12 +7,14 @@
 
 #include "base/check.hpp"
 #include "base/prng.hpp"
-#include "host/in_turn.hpp"
-#include "host/page_cache.hpp"
+#include "kernel/in_turn.hpp"
+#include "kernel/page_cache.hpp"
 #include "repeat.hpp"
 #include "serial_device.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
+using host::Machine;
+using host::Process;
 namespace test_page_cache {
 
 using namespace literals;
@@ -1061,4 +1063,4 @@ TEST(PageCacheRandom, TwoRunsAreTheSame) {
 }
 
 }  // namespace test_page_cache
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/prng.hpp"
-#include "host/read_ahead.hpp"
+#include "kernel/read_ahead.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
 namespace test_read_ahead {
 
 // A reader of one endless file whose blocks are all kept, and that never waits.
@@ -170,4 +170,4 @@ TEST(ReadAhead, AMarkerFarBeforeTheNextHoleOpensNothing) {
 }
 
 }  // namespace test_read_ahead
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -56,18 +56,18 @@ class World {
 
  private:
   std::unique_ptr<host::Machine> machine_ = machine_over();
-  host::PageCache cache_{*machine_,
-                         {.memory = 1024_MiB,
-                          .block = Bytes{kPayload},
-                          .read_ahead = 128_KiB,
-                          .dirty_background_ratio = 0.1,
-                          .dirty_ratio = 0.2,
-                          .round = Nanos{0},
-                          .queue_limit = 128,
-                          .allocation = 8_MiB,
-                          .segment = 1024_MiB,
-                          .begin = Bytes{0},
-                          .copy_cpu = Nanos{0}}};
+  kernel::PageCache cache_{*machine_,
+                           {.memory = 1024_MiB,
+                            .block = Bytes{kPayload},
+                            .read_ahead = 128_KiB,
+                            .dirty_background_ratio = 0.1,
+                            .dirty_ratio = 0.2,
+                            .round = Nanos{0},
+                            .queue_limit = 128,
+                            .allocation = 8_MiB,
+                            .segment = 1024_MiB,
+                            .begin = Bytes{0},
+                            .copy_cpu = Nanos{0}}};
   std::vector<std::unique_ptr<TapeFile>> files_;
 };
 

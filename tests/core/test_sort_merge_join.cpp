@@ -24,7 +24,7 @@ constexpr Bytes kBlock = 8_KiB;
 constexpr Bytes kPayload{8176};
 constexpr Bytes kTuple{110};
 
-host::PageCacheParameters memory_of(Bytes size) {
+kernel::PageCacheParameters memory_of(Bytes size) {
   return {.memory = size,
           .block = kBlock,
           .read_ahead = 128_KiB,
@@ -71,8 +71,8 @@ SortMergeJoinResult run(const SortMergeJoinSpec& spec, Bytes memory, std::uint32
   return run_sort_merge_joins(*machine, memory_of(memory), std::nullopt, spec, clients, Cancel());
 }
 
-host::ext4::Parameters ext4_of() {
-  host::ext4::Parameters files;
+kernel::ext4::Parameters ext4_of() {
+  kernel::ext4::Parameters files;
   files.cache_block = kBlock;
   files.journal = 4_MiB;
   return files;
@@ -273,7 +273,7 @@ TEST(SortMergeJoinSpec, WhatMakesNoSortIsRefused) {
 
 // The same blocks are asked for, wherever they lie; ext4 writes its journal and flushes besides.
 TEST_P(SortMergeJoin, OnExt4AsMuchIsReadAndWritten) {
-  const auto on = [&](const std::optional<host::ext4::Parameters>& files) {
+  const auto on = [&](const std::optional<kernel::ext4::Parameters>& files) {
     const auto machine = machine_over({}, 64 * 1024_MiB, plain_host(4));
     const SortMergeJoinResult result =
         run_sort_merge_joins(*machine, memory_of(4_MiB), files, spec_of(GetParam()), 2, Cancel());
@@ -291,7 +291,7 @@ TEST_P(SortMergeJoin, OnExt4AsMuchIsReadAndWritten) {
 // An inode whose times change has a commit every 5 s, though no block is new.
 TEST_P(SortMergeJoin, WritingAloneIsCommitted) {
   const auto flushes = [&](bool times) {
-    host::ext4::Parameters files = ext4_of();
+    kernel::ext4::Parameters files = ext4_of();
     files.times = times;
     files.commit = 1_ms;
     const auto machine = machine_over({}, 64 * 1024_MiB, plain_host(4));

@@ -23,7 +23,7 @@ using testing_host::machine_over;
 constexpr std::int64_t kBlock = 8192;
 constexpr std::int64_t kPayload = 8176;
 
-host::PageCacheParameters memory_of(Bytes size) {
+kernel::PageCacheParameters memory_of(Bytes size) {
   return {.memory = size,
           .block = Bytes{kBlock},
           .read_ahead = 128_KiB,
@@ -52,7 +52,7 @@ struct World {
   }
 
   std::unique_ptr<host::Machine> machine;
-  host::PageCache cache;
+  kernel::PageCache cache;
 };
 
 TapeParameters plain() { return {Bytes{kBlock}, Bytes{kPayload}, false, 1}; }

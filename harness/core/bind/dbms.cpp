@@ -13,7 +13,7 @@
 #include "dbms/describe.hpp"
 #include "dbms/policy/merge_plan.hpp"
 #include "dbms/sort_merge_join.hpp"
-#include "host/describe.hpp"
+#include "kernel/describe.hpp"
 
 namespace flashlab::bind {
 
@@ -38,10 +38,10 @@ void bind_dbms(nb::module_& m) {
       "of each initial run, and the merges in their order: (tapes that one run each is taken of, "
       "tape that the result goes to, whether it is the last). Raises BadParameter.");
 
-  bind_parameters<host::PageCacheParameters>(
-      m, "PageCacheParameters", "The kernel's page cache; see core/host/page_cache.hpp.");
-  bind_parameters<host::ext4::Parameters>(
-      m, "Ext4Parameters", "ext4 under temporary files; see core/host/ext4/ext4.hpp.");
+  bind_parameters<kernel::PageCacheParameters>(
+      m, "PageCacheParameters", "The kernel's page cache; see core/kernel/page_cache.hpp.");
+  bind_parameters<kernel::ext4::Parameters>(
+      m, "Ext4Parameters", "ext4 under temporary files; see core/kernel/ext4/ext4.hpp.");
   bind_parameters<dbms::SortedTable>(m, "SortedTable",
                                      "A table to be sorted; see core/dbms/sort_merge_join.hpp.");
   bind_parameters<dbms::SortMergeJoinSpec>(
@@ -50,9 +50,9 @@ void bind_dbms(nb::module_& m) {
   m.def(
       "run_sort_merge_joins",
       [](const DeviceParameters& device, const host::HostParameters& host,
-         const host::PageCacheParameters& cache, const dbms::SortMergeJoinSpec& spec,
+         const kernel::PageCacheParameters& cache, const dbms::SortMergeJoinSpec& spec,
          std::uint32_t clients, const Cancel& cancel,
-         const std::optional<host::ext4::Parameters>& files) {
+         const std::optional<kernel::ext4::Parameters>& files) {
         dbms::SortMergeJoinResult result;
         nb::dict counters;
         {

@@ -12,14 +12,14 @@
 #include "bind/convert.hpp"
 #include "bind/describe.hpp"
 #include "dbms/describe.hpp"
-#include "host/describe.hpp"
+#include "kernel/describe.hpp"
 
 namespace flashlab::bind {
 
 namespace {
 
 using namespace nb::literals;
-namespace ext4 = host::ext4;
+namespace ext4 = kernel::ext4;
 
 nb::dict run_to_dict(const dbms::JoinRun& run, const nb::handle& device) {
   nb::dict out = counts_of(run);
@@ -38,7 +38,7 @@ void bind_hash_join(nb::module_& m) {
   m.def(
       "run_hash_joins",
       [](const DeviceParameters& device, const host::HostParameters& host,
-         const host::PageCacheParameters& cache, const ext4::Parameters& files,
+         const kernel::PageCacheParameters& cache, const ext4::Parameters& files,
          const dbms::HashJoinSpec& spec, const Cancel& cancel) {
         dbms::HashJoinResult result;
         nb::list devices;

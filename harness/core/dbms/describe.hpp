@@ -11,7 +11,7 @@
 #include "dbms/tpcc/tables.hpp"
 #include "dbms/tpcc/transactions.hpp"
 #include "dbms/tpcc_run.hpp"
-#include "host/describe.hpp"
+#include "kernel/describe.hpp"
 
 namespace flashlab::dbms {
 
@@ -231,7 +231,7 @@ void describe(V& v, StorageParameters& p) {
 template <class V>
 void count(V& v, const StorageCounters& c) {
   const auto bytes = [](std::uint64_t blocks) {
-    return host::kFsBlock * static_cast<std::int64_t>(blocks);
+    return kernel::kFsBlock * static_cast<std::int64_t>(blocks);
   };
   v("page_reads", c.page_reads);
   v("cached_reads", c.cached_reads);

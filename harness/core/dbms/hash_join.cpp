@@ -14,11 +14,11 @@ namespace flashlab::dbms {
 
 namespace {
 
-using host::FileId;
 using host::Machine;
-using host::PageCache;
 using host::Process;
-using host::ext4::Ext4;
+using kernel::FileId;
+using kernel::PageCache;
+using kernel::ext4::Ext4;
 
 constexpr Process kServer = 0;
 constexpr Process kJournal = 1;
@@ -228,8 +228,8 @@ void check(const HashJoinSpec& spec) {
 
 }  // namespace
 
-HashJoinResult run_hash_joins(Machine& machine, const host::PageCacheParameters& memory,
-                              const host::ext4::Parameters& parameters, const HashJoinSpec& spec,
+HashJoinResult run_hash_joins(Machine& machine, const kernel::PageCacheParameters& memory,
+                              const kernel::ext4::Parameters& parameters, const HashJoinSpec& spec,
                               const std::function<void()>& repeated, const Cancel& cancel) {
   check(spec);
   Ext4 files(machine, parameters);

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/cancel.hpp"
-#include "host/ext4/ext4.hpp"
-#include "host/page_cache.hpp"
 #include "host/request_trace.hpp"
+#include "kernel/ext4/ext4.hpp"
+#include "kernel/page_cache.hpp"
 
 namespace flashlab::dbms {
 
@@ -60,22 +60,22 @@ struct JoinRun {
   Nanos partitioned;
   Nanos joined;
   Nanos settled;
-  host::ext4::Counters files;  // since the first repetition
+  kernel::ext4::Counters files;  // since the first repetition
 };
 
 struct HashJoinResult {
   std::vector<JoinRun> runs;
   std::int64_t temp_blocks = 0;  // written by a repetition, in the page cache's blocks
-  host::PageCacheCounters cache;
-  host::ext4::AllocatorCounters allocator;
+  kernel::PageCacheCounters cache;
+  kernel::ext4::AllocatorCounters allocator;
   std::uint64_t device_requests = 0;
   std::vector<host::TracedRequest> trace;
 };
 
 // `repeated` is called after each repetition. Throws OperatingError for parameters that make no
 // join, or a device that is too small.
-HashJoinResult run_hash_joins(host::Machine& machine, const host::PageCacheParameters& cache,
-                              const host::ext4::Parameters& files, const HashJoinSpec& spec,
+HashJoinResult run_hash_joins(host::Machine& machine, const kernel::PageCacheParameters& cache,
+                              const kernel::ext4::Parameters& files, const HashJoinSpec& spec,
                               const std::function<void()>& repeated, const Cancel& cancel);
 
 }  // namespace flashlab::dbms

@@ -14,9 +14,9 @@ namespace flashlab::dbms {
 namespace {
 
 using host::Machine;
-using host::PageCache;
 using host::Process;
-using host::ext4::Ext4;
+using kernel::PageCache;
+using kernel::ext4::Ext4;
 
 // Steps in which work goes on: what is read, computed and written between two looks at the clock.
 constexpr Bytes kStep{256 * 1024};
@@ -254,8 +254,9 @@ void check(const SortMergeJoinSpec& spec) {
 
 }  // namespace
 
-SortMergeJoinResult run_sort_merge_joins(Machine& machine, const host::PageCacheParameters& memory,
-                                         const std::optional<host::ext4::Parameters>& files,
+SortMergeJoinResult run_sort_merge_joins(Machine& machine,
+                                         const kernel::PageCacheParameters& memory,
+                                         const std::optional<kernel::ext4::Parameters>& files,
                                          const SortMergeJoinSpec& given, std::uint32_t clients,
                                          const Cancel& cancel) {
   SortMergeJoinSpec spec = given;

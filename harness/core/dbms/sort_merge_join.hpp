@@ -12,9 +12,9 @@
 #include "base/cancel.hpp"
 #include "dbms/run_merge.hpp"
 #include "dbms/tape.hpp"
-#include "host/ext4/ext4.hpp"
-#include "host/page_cache.hpp"
 #include "host/request_trace.hpp"
+#include "kernel/ext4/ext4.hpp"
+#include "kernel/page_cache.hpp"
 
 namespace flashlab::dbms {
 
@@ -77,7 +77,7 @@ struct JoinReads {
 struct SortMergeJoinResult {
   std::vector<ClientResult> clients;
   JoinReads join_reads;
-  host::PageCacheCounters cache;
+  kernel::PageCacheCounters cache;
   std::uint64_t device_requests = 0;
   Nanos ended;
   std::vector<host::TracedRequest> trace;
@@ -86,8 +86,8 @@ struct SortMergeJoinResult {
 // On ext4, or where `files` names none on a file system that gives out the device in turn. Throws
 // OperatingError for parameters that make no sort, or a device that is too small.
 SortMergeJoinResult run_sort_merge_joins(host::Machine& machine,
-                                         const host::PageCacheParameters& cache,
-                                         const std::optional<host::ext4::Parameters>& files,
+                                         const kernel::PageCacheParameters& cache,
+                                         const std::optional<kernel::ext4::Parameters>& files,
                                          const SortMergeJoinSpec& spec, std::uint32_t clients,
                                          const Cancel& cancel);
 

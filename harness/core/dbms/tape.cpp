@@ -7,7 +7,7 @@
 
 namespace flashlab::dbms {
 
-TapeFile::TapeFile(host::PageCache& cache, host::Process owner, const TapeParameters& parameters)
+TapeFile::TapeFile(kernel::PageCache& cache, host::Process owner, const TapeParameters& parameters)
     : cache_(cache), owner_(owner), parameters_(parameters), file_(cache.create()) {
   require(parameters.payload > Bytes{0} && parameters.payload <= parameters.block,
           "tapes, payload: must lie between 1 and the block");

@@ -8,7 +8,7 @@
 #include <queue>
 #include <vector>
 
-#include "host/page_cache.hpp"
+#include "kernel/page_cache.hpp"
 
 namespace flashlab::dbms {
 
@@ -28,7 +28,7 @@ struct TapeParameters {
 
 class TapeFile {
  public:
-  TapeFile(host::PageCache& cache, host::Process owner, const TapeParameters& parameters);
+  TapeFile(kernel::PageCache& cache, host::Process owner, const TapeParameters& parameters);
   ~TapeFile();
   TapeFile(const TapeFile&) = delete;
   TapeFile& operator=(const TapeFile&) = delete;
@@ -49,10 +49,10 @@ class TapeFile {
 
  private:
   using Lowest = std::priority_queue<BlockRun, std::vector<BlockRun>, std::greater<>>;
-  host::PageCache& cache_;
+  kernel::PageCache& cache_;
   host::Process owner_;
   TapeParameters parameters_;
-  host::FileId file_;
+  kernel::FileId file_;
   Lowest free_;
   std::int64_t end_ = 0;   // blocks that were taken
   std::int64_t high_ = 0;  // blocks that were written

@@ -43,7 +43,7 @@ struct TpccSample {
   Nanos when;
   std::uint64_t new_orders = 0;
   std::uint64_t transactions = 0;
-  host::JournalCounters journal;
+  kernel::JournalCounters journal;
   innodb::StorageCounters storage;
   innodb::EngineCounters engine;
   std::uint64_t device_requests = 0;

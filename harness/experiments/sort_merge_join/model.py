@@ -120,7 +120,10 @@ def simulate(
     rules = postgres_sort.rules(query.version)
     sort, variant = host.sort, query.variant
     spec = _core.SortMergeJoinSpec(
-        tables=[rules.table(relation, query.work_mem_bytes) for relation in query.relations],
+        tables=[
+            _core.SortedTable(**rules.table(relation, query.work_mem_bytes))
+            for relation in query.relations
+        ],
         merge=variant.merge or rules.merge,
         merge_order=query.merge_order,
         burst=rules.burst,

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from harness import _core
 from harness.errors import BadParameter, UnknownName
 
 BLOCK_BYTES: Final = 8192
@@ -58,7 +57,8 @@ class SortRules:
     """A version's way to sort.
 
     `refill` is of the merges before the last (the last reads the tape that ran dry, always);
-    `burst`: runs are formed in memory and written whole.
+    `burst`: runs are formed in memory and written whole. `table` gives the keywords of the core's
+    SortedTable.
     """
 
     merge: str
@@ -67,7 +67,7 @@ class SortRules:
     payload_bytes: int
     reserve_block: bool
     merge_order: Callable[[int], int]
-    table: Callable[[Relation, int], _core.SortedTable]
+    table: Callable[[Relation, int], dict[str, int]]
 
 
 def rules(version: str) -> SortRules:
@@ -99,7 +99,7 @@ def _order_9_4(work_mem_bytes: int) -> int:
     return max(6, (work_mem_bytes - 3 * BLOCK_BYTES) // ((_MERGE_BLOCKS + 3) * BLOCK_BYTES))
 
 
-def _table_9_4(relation: Relation, work_mem_bytes: int) -> _core.SortedTable:
+def _table_9_4(relation: Relation, work_mem_bytes: int) -> dict[str, int]:
     """Replacement selection; memory is allocated in powers of two, with a header of 16 bytes."""
     narrow = 1 << (round(relation.data_width_bytes) + _TUPLE_HEADER_BYTES - 1).bit_length()
     if relation.wide_ratio > 0:
@@ -111,7 +111,7 @@ def _table_9_4(relation: Relation, work_mem_bytes: int) -> _core.SortedTable:
     held = min(slots - 1, int(left_bytes / tuple_bytes))
     if held < order + 1:
         raise BadParameter("work_mem is too small for this table's rows")
-    return _core.SortedTable(
+    return dict(
         tuples=relation.rows,
         heap_bytes=relation.heap_bytes,
         tuple_bytes=relation.tape_bytes,
@@ -127,8 +127,8 @@ def _order_15(work_mem_bytes: int) -> int:
     return min(max(work_mem_bytes // ((_MERGE_BLOCKS + 2) * BLOCK_BYTES), 6), 500)
 
 
-def _table_15(chunk_header_bytes: int) -> Callable[[Relation, int], _core.SortedTable]:
-    def table(relation: Relation, work_mem_bytes: int) -> _core.SortedTable:
+def _table_15(chunk_header_bytes: int) -> Callable[[Relation, int], dict[str, int]]:
+    def table(relation: Relation, work_mem_bytes: int) -> dict[str, int]:
         """Quicksort of what fits; the first run still has the tapes' memory."""
         aligned = -(-(relation.data_width_bytes + _TUPLE_HEADER_BYTES) // 8) * 8
         tuple_bytes = chunk_header_bytes + aligned
@@ -144,7 +144,7 @@ def _table_15(chunk_header_bytes: int) -> Callable[[Relation, int], _core.Sorted
         heap_bytes = 16 + (1 << (_SLOT_BYTES * tapes - 1).bit_length())
         tape_bytes = _after(work_mem_bytes, order * BLOCK_BYTES) - slab_bytes - heap_bytes
         payload_bytes = BLOCK_BYTES - _TRAILER_BYTES
-        return _core.SortedTable(
+        return dict(
             tuples=relation.rows,
             heap_bytes=relation.heap_bytes,
             tuple_bytes=relation.tape_bytes,

@@ -10,10 +10,10 @@ namespace flashlab::dbms::innodb {
 
 namespace {
 
-using host::Buffer;
-using host::kFsBlockSectors;
 using host::Process;
 using host::Transfers;
+using kernel::Buffer;
+using kernel::kFsBlockSectors;
 
 constexpr std::uint32_t kInodes = 3;  // blocks of the inode table: data, redo log, allocation
 constexpr Bytes kFsBlock{kFsBlockSectors * kSectorBytes};
@@ -25,9 +25,9 @@ Extent after(Lba begin, std::int64_t blocks) {
 }
 
 // Buffers of the journal, by number: pages, the redo log's blocks, inodes.
-std::vector<host::BufferRegion> regions_of(const StorageParameters& p, PageId pages,
-                                           Lba pages_begin, const Extent& redo,
-                                           const Extent& inodes) {
+std::vector<kernel::BufferRegion> regions_of(const StorageParameters& p, PageId pages,
+                                             Lba pages_begin, const Extent& redo,
+                                             const Extent& inodes) {
   return {{pages_begin, blocks_of(p.page), p.journaled ? pages : 0},
           {redo.begin, 1, p.journaled ? static_cast<std::uint32_t>(blocks_of(p.redo)) : 0},
           {inodes.begin, 1, kInodes}};

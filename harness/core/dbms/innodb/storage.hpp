@@ -20,9 +20,9 @@
 
 #include "base/huge_array.hpp"
 #include "dbms/innodb/buffer_pool.hpp"
-#include "host/jbd2.hpp"
 #include "host/machine.hpp"
 #include "host/waiting.hpp"
+#include "kernel/jbd2.hpp"
 
 namespace flashlab::dbms::innodb {
 
@@ -40,7 +40,7 @@ struct StorageParameters {
   Nanos copy_cpu;
   BytesPerSecond other_drive_rate;
   Nanos other_drive_latency;
-  host::JournalParameters journal;  // its begin is the file system's
+  kernel::JournalParameters journal;  // its begin is the file system's
 };
 
 struct StorageCounters {
@@ -86,7 +86,7 @@ class Storage {
   void write(host::Process self, std::span<const PageId> pages);
   void write_redo(host::Process self, Lsn begin, Lsn end);
 
-  [[nodiscard]] host::Jbd2& journal() { return journal_; }
+  [[nodiscard]] kernel::Jbd2& journal() { return journal_; }
   [[nodiscard]] const StorageCounters& counters() const { return counters_; }
   // How often each page was written home, since the last clear.
   [[nodiscard]] const std::vector<std::uint32_t>& writes_of_page() const { return writes_; }
@@ -102,8 +102,8 @@ class Storage {
   void write_doublewrite(host::Process self, std::int64_t pages);
   void write_ordered(host::Process self, std::span<const PageId> pages);
   void write_journaled(host::Process self, std::span<const PageId> pages);
-  void written_home(host::Buffer buffer);
-  void sync(host::Process self, host::Buffer file);
+  void written_home(kernel::Buffer buffer);
+  void sync(host::Process self, kernel::Buffer file);
   void elsewhere(host::Process self, Bytes bytes);
   [[nodiscard]] Request at(Op op, PageId page) const;
 
@@ -115,7 +115,7 @@ class Storage {
   Lba pages_begin_;
   PageId most_pages_;
   Sectors page_sectors_;
-  host::Jbd2 journal_;
+  kernel::Jbd2 journal_;
   PageCache page_cache_;
   std::int64_t doublewrite_at_ = 0;
   Nanos other_drive_free_;

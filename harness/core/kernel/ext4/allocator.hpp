@@ -23,9 +23,9 @@
 #include <optional>
 #include <vector>
 
-#include "host/ext4/groups.hpp"
+#include "kernel/ext4/groups.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
 
 struct AllocatorRules {
   // As of 6.18 on a drive that does not rotate, in place of 3.10: sorted groups (lists since 5.13,
@@ -123,4 +123,4 @@ class Allocator {
   AllocatorCounters counters_;
 };
 
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

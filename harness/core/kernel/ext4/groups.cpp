@@ -1,11 +1,11 @@
-#include "host/ext4/groups.hpp"
+#include "kernel/ext4/groups.hpp"
 
 #include <algorithm>
 #include <bit>
 
 #include "base/check.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
 
 int chunk_order(BlockNumber begin, std::int64_t blocks, BlockNumber base) {
   const auto offset = static_cast<std::uint64_t>(begin - base);
@@ -102,4 +102,4 @@ void Groups::give_back(const Run& given) {
   group.known = false;
 }
 
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

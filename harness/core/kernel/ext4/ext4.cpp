@@ -1,11 +1,13 @@
-#include "host/ext4/ext4.hpp"
+#include "kernel/ext4/ext4.hpp"
 
 #include <algorithm>
 #include <bit>
 
 #include "base/check.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
+using host::Machine;
+using host::Process;
 
 namespace {
 
@@ -445,4 +447,4 @@ std::vector<Run> Ext4::merged(const std::vector<Run>& runs) const {
   return merged;
 }
 
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

@@ -1,4 +1,4 @@
-#include "host/page_cache.hpp"
+#include "kernel/page_cache.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -7,9 +7,11 @@
 
 #include "base/check.hpp"
 #include "base/prefetch.hpp"
-#include "host/in_turn.hpp"
+#include "kernel/in_turn.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
+using host::Machine;
+using host::Process;
 
 namespace {
 
@@ -626,4 +628,4 @@ bool PageCache::write_some(FileId id) {
   return true;
 }
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
 
 using BlockNumber = std::int64_t;
 using GroupNumber = std::int64_t;
@@ -63,4 +63,4 @@ class Groups {
 // Order of the chunk with which a free run begins, at `begin` of a group that begins at `base`.
 int chunk_order(BlockNumber begin, std::int64_t blocks, BlockNumber base);
 
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

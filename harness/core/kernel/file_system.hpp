@@ -5,7 +5,7 @@
 
 #include "base/units.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
 
 using FileId = std::uint32_t;
 
@@ -35,4 +35,4 @@ class FileSystem {
   [[nodiscard]] virtual Place find(FileId file, std::int64_t begin, std::int64_t blocks) const = 0;
 };
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace flashlab::host {
+namespace flashlab::kernel {
 
 struct ReadWindow {
   std::int64_t begin = 0;  // in blocks
@@ -85,4 +85,4 @@ class ReadAhead {
   std::int64_t last_ = -2;
 };
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -25,13 +25,13 @@
 #include <vector>
 
 #include "base/ring.hpp"
-#include "host/file_system.hpp"
 #include "host/machine.hpp"
-#include "host/read_ahead.hpp"
+#include "kernel/file_system.hpp"
+#include "kernel/read_ahead.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
 
-// What each one is: host/describe.hpp.
+// What each one is: kernel/describe.hpp.
 struct PageCacheParameters {
   Bytes memory;
   Bytes block{8192};
@@ -58,11 +58,11 @@ struct PageCacheCounters {
 
 // A file is read and written by one process. The cache must live until its machine has stopped for
 // good: the device may be busy with a file that is gone.
-class PageCache final : private IoOwner {
+class PageCache final : private host::IoOwner {
  public:
-  PageCache(Machine& machine, const PageCacheParameters& parameters);
+  PageCache(host::Machine& machine, const PageCacheParameters& parameters);
   // `places` says where blocks lie; `allocation` and `begin` of the parameters mean nothing then.
-  PageCache(Machine& machine, const PageCacheParameters& parameters, FileSystem& places);
+  PageCache(host::Machine& machine, const PageCacheParameters& parameters, FileSystem& places);
   ~PageCache();
 
   FileId create();
@@ -73,15 +73,15 @@ class PageCache final : private IoOwner {
   void remove(FileId file);
 
   // The running process reads or writes blocks, through the cache. CPU time adds up until taken.
-  void read(Process self, FileId file, std::int64_t begin, std::int64_t blocks);
-  void write(Process self, FileId file, std::int64_t begin, std::int64_t blocks);
+  void read(host::Process self, FileId file, std::int64_t begin, std::int64_t blocks);
+  void write(host::Process self, FileId file, std::int64_t begin, std::int64_t blocks);
   // Begins to read what is not cached, and does not wait (posix_fadvise, WILLNEED).
-  void will_need(Process self, FileId file, std::int64_t begin, std::int64_t blocks);
+  void will_need(host::Process self, FileId file, std::int64_t begin, std::int64_t blocks);
   // The process has read so much of a file on another device: memory is memory.
   void read_elsewhere(std::int64_t blocks);
   // A hint that the process will soon read there. Changes nothing but the speed of the simulation.
   void expect(FileId file, std::int64_t block) const;
-  [[nodiscard]] Nanos take_cpu(Process self);
+  [[nodiscard]] Nanos take_cpu(host::Process self);
 
   [[nodiscard]] const PageCacheCounters& counters() const { return counters_; }
   [[nodiscard]] std::int64_t resident_blocks() const { return resident_; }
@@ -93,7 +93,7 @@ class PageCache final : private IoOwner {
 
  private:
   struct File;
-  PageCache(Machine& machine, const PageCacheParameters& parameters,
+  PageCache(host::Machine& machine, const PageCacheParameters& parameters,
             std::unique_ptr<FileSystem> own, FileSystem* places);
   // So many blocks, young when they were touched last with this stamp.
   struct Touched {
@@ -107,7 +107,7 @@ class PageCache final : private IoOwner {
     Op op = Op::read;
     std::int64_t begin = 0;
     std::int64_t blocks = 0;
-    Process waiting = 0;
+    host::Process waiting = 0;
     bool awaited = false;
   };
 
@@ -115,16 +115,16 @@ class PageCache final : private IoOwner {
   void read_done(const Io& io);
   void write_done(const Io& io);
 
-  void bring(Process self, File& file, std::int64_t block);
-  void wait_for(Process self, File& file, std::int64_t block);
-  void start_reads(Process self, FileId id, const ReadWindow& window);
-  void start_io(Process self, FileId id, Op op, std::int64_t begin, const Place& place);
+  void bring(host::Process self, File& file, std::int64_t block);
+  void wait_for(host::Process self, File& file, std::int64_t block);
+  void start_reads(host::Process self, FileId id, const ReadWindow& window);
+  void start_io(host::Process self, FileId id, Op op, std::int64_t begin, const Place& place);
 
   void touch(FileId id, std::int64_t begin, std::int64_t blocks);
   void make_room(std::int64_t blocks);
   std::int64_t evict(const Touched& oldest);
 
-  void hold_back(Process self);
+  void hold_back(host::Process self);
   void mark_dirty(File& file, std::int64_t begin, std::int64_t blocks);
   void begin_write_back();
   void write_back();
@@ -136,7 +136,7 @@ class PageCache final : private IoOwner {
   void settle(FileId id);
   void note_dirty(const File& file);
 
-  Machine& machine_;
+  host::Machine& machine_;
   PageCacheParameters parameters_;
   std::unique_ptr<FileSystem> own_;
   FileSystem& places_;
@@ -156,7 +156,7 @@ class PageCache final : private IoOwner {
   std::int64_t writing_ = 0;  // under write-back, whether written to again meanwhile or not
   std::vector<Io> ios_;
   std::vector<std::uint32_t> free_ios_;
-  std::vector<Process> held_back_;
+  std::vector<host::Process> held_back_;
   std::vector<Nanos> cpu_;  // by process
   bool writing_back_ = false;
   FileId flushed_ = 0;  // the file whose turn it is
@@ -170,4 +170,4 @@ class PageCache final : private IoOwner {
   PageCacheCounters counters_;
 };
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -25,16 +25,16 @@
 #include <string>
 #include <vector>
 
-#include "host/ext4/allocator.hpp"
-#include "host/ext4/groups.hpp"
-#include "host/file_system.hpp"
 #include "host/machine.hpp"
+#include "kernel/ext4/allocator.hpp"
+#include "kernel/ext4/groups.hpp"
+#include "kernel/file_system.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
 
 inline constexpr Bytes kBlock{4096};
 
-// What each one is: host/describe.hpp.
+// What each one is: kernel/describe.hpp.
 struct Parameters {
   Bytes cache_block{8192};
   std::string discard = "none";
@@ -65,10 +65,10 @@ struct Counters {
   Lengths discard_lengths{};
 };
 
-class Ext4 final : public FileSystem, private IoOwner {
+class Ext4 final : public FileSystem, private host::IoOwner {
  public:
   // As large as the machine's device. Throws OperatingError for parameters that make none.
-  Ext4(Machine& machine, const Parameters& parameters);
+  Ext4(host::Machine& machine, const Parameters& parameters);
 
   void create(FileId file) override;
   void remove(FileId file) override;
@@ -82,13 +82,13 @@ class Ext4 final : public FileSystem, private IoOwner {
   [[nodiscard]] Place find(FileId file, std::int64_t begin, std::int64_t blocks) const override;
 
   // The bodies of two of the kernel's threads. They end some time after stop().
-  void run_journal(Process self);
-  void run_discards(Process self);
+  void run_journal(host::Process self);
+  void run_discards(host::Process self);
   void stop();
   // The running process has all that was freed so far committed, and discarded if it is to be.
-  void sync(Process self);
+  void sync(host::Process self);
   // Discards all free space of groups in which something was freed since the last time (FITRIM).
-  void trim_free_space(Process self);
+  void trim_free_space(host::Process self);
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] const Allocator& allocator() const { return allocator_; }
@@ -111,7 +111,7 @@ class Ext4 final : public FileSystem, private IoOwner {
   };
 
   void io_done(std::uint32_t cookie) override;
-  void transfer(Process self, const Request& request);
+  void transfer(host::Process self, const Request& request);
   void lay_out(const Parameters& parameters);
   void occupy(const Parameters& parameters);
   void preallocate(File& file);
@@ -121,14 +121,14 @@ class Ext4 final : public FileSystem, private IoOwner {
   void free(const Run& run);
   void change(File& file);
   void change(GroupNumber group);
-  void commit(Process self);
-  void write_journal(Process self, std::int64_t blocks);
-  void discard(Process self, const Run& run);
-  void discard_free(Process self, const Run& run);
+  void commit(host::Process self);
+  void write_journal(host::Process self, std::int64_t blocks);
+  void discard(host::Process self, const Run& run);
+  void discard_free(host::Process self, const Run& run);
   [[nodiscard]] std::vector<Run> merged(const std::vector<Run>& runs) const;
   [[nodiscard]] Lba lba_of(BlockNumber block) const;
 
-  Machine& machine_;
+  host::Machine& machine_;
   Parameters parameters_;
   std::int64_t per_cache_block_;
   Groups groups_;
@@ -144,14 +144,14 @@ class Ext4 final : public FileSystem, private IoOwner {
   std::vector<char> group_freed_;             // by group: since it was trimmed
   std::vector<Run> freed_;                    // in the running transaction
   std::deque<Run> to_discard_;                // by the worker
-  std::vector<Process> waiting_;              // by cookie
+  std::vector<host::Process> waiting_;        // by cookie
   std::vector<char> io_ended_;                // by cookie
   std::vector<std::uint32_t> free_cookies_;
-  std::optional<Process> idle_worker_;
+  std::optional<host::Process> idle_worker_;
   bool committing_ = false;
   bool discarding_ = false;
   bool stopped_ = false;
   Counters counters_;
 };
 
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

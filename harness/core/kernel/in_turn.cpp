@@ -1,10 +1,10 @@
-#include "host/in_turn.hpp"
+#include "kernel/in_turn.hpp"
 
 #include <algorithm>
 
 #include "base/check.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
 
 namespace {
 
@@ -49,4 +49,4 @@ Place InTurn::find(FileId id, std::int64_t begin, std::int64_t blocks) const {
   return {to_lba(offset), together};
 }
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

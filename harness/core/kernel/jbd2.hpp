@@ -23,7 +23,7 @@
 #include "host/machine.hpp"
 #include "host/waiting.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
 
 inline constexpr Bytes kFsBlock{4096};
 
@@ -62,17 +62,17 @@ inline constexpr std::int64_t kFsBlockSectors = 8;
 class Jbd2 {
  public:
   // Throws OperatingError for a ring that is too small. `written_home`: hears of buffers.
-  Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<BufferRegion> regions,
-       std::function<void(Buffer)> written_home);
+  Jbd2(host::Machine& machine, const JournalParameters& parameters,
+       std::vector<BufferRegion> regions, std::function<void(Buffer)> written_home);
 
   // Joins the running transaction; may wait for room in the ring.
-  void dirty(Process self, Buffer buffer);
+  void dirty(host::Process self, Buffer buffer);
   // Returns when everything that was dirtied before is committed; at least, flushes the device.
-  void sync(Process self);
+  void sync(host::Process self);
 
   // Bodies of two processes; they return after stop().
-  void commit_until_stopped(Process self);
-  void write_back_until_stopped(Process self);
+  void commit_until_stopped(host::Process self);
+  void write_back_until_stopped(host::Process self);
   void stop();
 
   [[nodiscard]] const JournalCounters& counters() const { return counters_; }
@@ -90,23 +90,23 @@ class Jbd2 {
   };
 
   [[nodiscard]] std::int64_t room() const;
-  void make_room(Process self, std::int64_t blocks);
-  void checkpoint(Process self);
-  void commit(Process self);
+  void make_room(host::Process self, std::int64_t blocks);
+  void checkpoint(host::Process self);
+  void commit(host::Process self);
   void request_commit(Tid tid);
-  void wait_for(Process self, Tid tid);
-  void write_ring(Process self, std::int64_t blocks);
+  void wait_for(host::Process self, Tid tid);
+  void write_ring(host::Process self, std::int64_t blocks);
   void release_clean();
-  void write_home(Transfers& transfers, Buffer buffer);
+  void write_home(host::Transfers& transfers, Buffer buffer);
   [[nodiscard]] bool holds(const Transaction& transaction, Buffer buffer) const {
     return tid_[buffer] == transaction.tid;
   }
-  void write_back(Process self, Nanos before);
+  void write_back(host::Process self, Nanos before);
   [[nodiscard]] Request home_of(Buffer buffer) const;
   [[nodiscard]] std::int64_t blocks_of(Buffer buffer) const;
   [[nodiscard]] std::size_t region_of(Buffer buffer) const;
 
-  Machine& machine_;
+  host::Machine& machine_;
   JournalParameters parameters_;
   std::vector<BufferRegion> regions_;
   std::vector<Buffer> first_;  // of each region
@@ -122,10 +122,10 @@ class Jbd2 {
   Tid requested_ = 0;
   bool checkpointing_ = false;
   bool stopped_ = false;
-  WaitList committed_list_;
-  WaitList requested_list_;
-  WaitList room_list_;
+  host::WaitList committed_list_;
+  host::WaitList requested_list_;
+  host::WaitList room_list_;
   JournalCounters counters_;
 };
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

@@ -1,11 +1,11 @@
-#include "host/ext4/allocator.hpp"
+#include "kernel/ext4/allocator.hpp"
 
 #include <algorithm>
 #include <bit>
 
 #include "base/check.hpp"
 
-namespace flashlab::host::ext4 {
+namespace flashlab::kernel::ext4 {
 
 namespace {
 
@@ -319,4 +319,4 @@ void Allocator::check_limits(Search& search, bool whole_group) const {
   }
 }
 
-}  // namespace flashlab::host::ext4
+}  // namespace flashlab::kernel::ext4

@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "host/file_system.hpp"
+#include "kernel/file_system.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
 
 class InTurn final : public FileSystem {
  public:
@@ -31,4 +31,4 @@ class InTurn final : public FileSystem {
   std::vector<std::vector<std::int64_t>> files_;  // of each piece of a file: which of the device's
 };
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

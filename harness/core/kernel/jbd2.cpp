@@ -1,11 +1,14 @@
-#include "host/jbd2.hpp"
+#include "kernel/jbd2.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
 
-namespace flashlab::host {
+namespace flashlab::kernel {
+using host::Machine;
+using host::Process;
+using host::Transfers;
 
 namespace {
 
@@ -239,4 +242,4 @@ void Jbd2::stop() {
   requested_list_.wake_all();
 }
 
-}  // namespace flashlab::host
+}  // namespace flashlab::kernel

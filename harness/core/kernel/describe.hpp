@@ -1,0 +1,114 @@
+// Parameters and counters of the kernel's parts; see base/describe.hpp.
+#pragma once
+
+#include "base/describe.hpp"
+#include "kernel/ext4/allocator.hpp"
+#include "kernel/ext4/ext4.hpp"
+#include "kernel/jbd2.hpp"
+#include "kernel/page_cache.hpp"
+
+namespace flashlab::kernel {
+
+template <class V>
+void describe(V& v, PageCacheParameters& p) {
+  v.required("memory_bytes", p.memory, "what the cache may hold");
+  v.optional("block_bytes", p.block, "what everything is counted in: what the reader reads");
+  v.optional("read_ahead_bytes", p.read_ahead, "the largest window; one block: none");
+  v.optional("dirty_background_ratio", p.dirty_background_ratio, "of memory: write-back begins");
+  v.optional("dirty_ratio", p.dirty_ratio, "of memory: writers are held back");
+  v.optional("round_ns", p.round, "of write-back, before it looks at the ratio again");
+  v.optional("queue_limit", p.queue_limit, "nr_requests");
+  v.optional("allocation_bytes", p.allocation, "of space on the device, at a time");
+  v.optional("segment_bytes", p.segment, "a file is split into files of this size");
+  v.optional("begin_bytes", p.begin, "where the file system begins on the device");
+  v.optional("copy_cpu_ns", p.copy_cpu, "system call and copy, per block");
+}
+
+template <class V>
+void count(V& v, const PageCacheCounters& c) {
+  v("read_blocks", c.read_blocks);
+  v("missed_blocks", c.missed_blocks);
+  v("written_blocks", c.written_blocks);
+  v("device_read_blocks", c.device_read_blocks);
+  v("device_write_blocks", c.device_write_blocks);
+  v("read_wait_ns", c.read_wait);
+  v("write_wait_ns", c.write_wait);
+}
+
+// But for where it begins.
+template <class V>
+void describe(V& v, JournalParameters& p) {
+  Bytes size = kFsBlock * p.blocks;
+  v.required("journal_bytes", size, "of the ring, with its superblock");
+  p.blocks = size / kFsBlock;
+  v.required("journal_stream", p.stream, "of what goes to the ring");
+  v.required("commit_ns", p.commit_interval, "a transaction takes what happens within it");
+  v.required("dirty_expire_ns", p.expire, "how long a block may be dirty");
+  v.optional("flusher_interval_ns", p.flusher_interval,
+             "the kernel looks for such blocks so often");
+}
+
+template <class V>
+void count(V& v, const JournalCounters& c) {
+  const auto bytes = [](std::uint64_t blocks) {
+    return kFsBlock * static_cast<std::int64_t>(blocks);
+  };
+  v("journal_commits", c.commits);
+  v("journal_checkpoints", c.checkpoints);
+  v("journal_requests", c.requests);
+  v("journal_written_bytes", bytes(c.written_blocks));
+  v("journal_home_bytes", bytes(c.home_blocks));
+  v("journal_expired_bytes", bytes(c.expired_blocks));
+  v("journal_space_wait_ns", c.space_wait);
+}
+
+namespace ext4 {
+
+template <class V>
+void describe(V& v, AllocatorRules& p) {
+  v.optional("recent", p.recent, "as of Linux 6.18");
+  v.optional("stream_goals", p.stream_goals,
+             "since 6.17 files share so many: the lower of CPUs and a quarter of the groups");
+}
+
+template <class V>
+void count(V& v, const AllocatorCounters& c) {
+  v("allocator_requests", c.requests);
+  v("allocator_at_goal", c.at_goal);
+  v("allocator_shortened", c.shortened);
+}
+
+template <class V>
+void describe(V& v, Parameters& p) {
+  v.optional("cache_block_bytes", p.cache_block, "the page cache's: a multiple of 4 KiB");
+  v.optional("discard", p.discard, "none, synchronous, asynchronous");
+  v.optional("commit_ns", p.commit, "the mount option");
+  v.optional("preallocation_bytes", p.preallocation, "of each new file; 0: none");
+  v.optional("preallocate_again", p.preallocate_again,
+             "a file that has used up what it was given is given as much again");
+  v.optional("journal_bytes", p.journal, "in the middle of the device");
+  v.optional("occupied_bytes", p.occupied, "other files, from the beginning on, which stay");
+  v.optional("times", p.times, "a write changes its file's times: the next commit has its inode");
+  v.optional("occupied_piece_bytes", p.occupied_piece,
+             "these lie everywhere instead, in pieces of this size; 0: in one");
+  describe(v, p.rules);
+}
+
+template <class V>
+void count(V& v, const Counters& c) {
+  v("files", c.files);
+  v("extents", c.extents);
+  v("given_back_blocks", c.given_back_blocks);
+  v("commits", c.commits);
+  v("journal_blocks", c.journal_blocks);
+  v("discards", c.discards);
+  v("discarded_blocks", c.discarded_blocks);
+  v("reused_blocks", c.reused_blocks);
+  v("discard_wait_ns", c.discard_wait);
+  v("extent_lengths", c.extent_lengths);
+  v("discard_lengths", c.discard_lengths);
+}
+
+}  // namespace ext4
+
+}  // namespace flashlab::kernel
