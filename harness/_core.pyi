@@ -477,7 +477,7 @@ class Ext4Parameters:
         occupied_bytes: other files, from the beginning on, which stay
         times: a write changes its file's times: the next commit has its inode
         occupied_piece_bytes: these lie everywhere instead, in pieces of this size; 0: in one
-        recent: as of Linux 6.8
+        recent: as of Linux 6.18
         stream_goals: since 6.17 files share so many: the lower of CPUs and a quarter of the groups
         """
 

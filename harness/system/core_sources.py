@@ -26,8 +26,8 @@ def version() -> str:
     return str(described()["version"])
 
 
-def digest(names: Iterable[str]) -> str:
-    """Of all parts behind these bound names; a name that is not known stands on everything."""
+def parts_behind(names: Iterable[str]) -> list[str]:
+    """What these bound names stand on, in order; a name that is not known stands on everything."""
     core = described()
     parts: dict[str, Any] = core["parts"]
     wanted = [part for name in names for part in core["names"].get(name, parts)]
@@ -37,7 +37,14 @@ def digest(names: Iterable[str]) -> str:
         if part not in reached:
             reached.add(part)
             wanted += parts[part]["includes"]
-    text = [core["always"], *(f"{part} {parts[part]['digest']}" for part in sorted(reached))]
+    return sorted(reached)
+
+
+def digest(names: Iterable[str]) -> str:
+    """Of all parts behind these bound names."""
+    core = described()
+    parts = core["parts"]
+    text = [core["always"], *(f"{part} {parts[part]['digest']}" for part in parts_behind(names))]
     return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
 

@@ -19,6 +19,12 @@ from harness.system import core_sources
 
 HARNESS = REPOSITORY / "harness"
 SIMULATED = [name for name in experiments.names() if "simulated" in experiments.find(name).tiers]
+MEASURED = [
+    (name, tier)
+    for name in experiments.names()
+    for tier in experiments.find(name).tiers
+    if tier != "simulated"
+]
 ELSEWHERE = (
     "drives.guard",
     "drives.wear",
@@ -83,6 +89,13 @@ def test_what_a_run_does_not_reach_is_not_in_its_key(name: str) -> None:
     for reached in (code.run_of(experiment, "simulated"), code.shown_of(experiment)):
         for module in reached.files:
             assert not module.startswith(tuple(f"harness.{part}" for part in ELSEWHERE)), module
+
+
+@pytest.mark.parametrize(("name", "tier"), MEASURED)
+def test_what_is_measured_depends_on_no_model_of_kernel_or_database(name: str, tier: str) -> None:
+    parts = core_sources.parts_behind(code.run_of(experiments.find(name), tier).core)
+    assert "host" in parts
+    assert not {"kernel", "dbms"} & set(parts)
 
 
 @pytest.mark.parametrize("name", [name for name in SIMULATED if name != "grace_hash_join"])

@@ -292,7 +292,7 @@ Nanos Nand::key_of(const Op& first, Nanos free, const CellTimes& cells) {
   return senses_first(first.kind) ? begin + cells.read : begin;
 }
 
-// Without branches: which die is next is as good as random.
+// Written for conditional moves: which die is next is as good as random.
 std::size_t Nand::next_seat(std::uint32_t channel) const {
   const std::size_t first = std::size_t{channel} * ways_;
   std::size_t next = first;

@@ -111,15 +111,15 @@ def _table_9_4(relation: Relation, work_mem_bytes: int) -> dict[str, int]:
     held = min(slots - 1, int(left_bytes / tuple_bytes))
     if held < order + 1:
         raise BadParameter("work_mem is too small for this table's rows")
-    return dict(
-        tuples=relation.rows,
-        heap_bytes=relation.heap_bytes,
-        tuple_bytes=relation.tape_bytes,
-        first_run_tuples=int(_FIRST_RUN * held),
-        second_run_tuples=int(_SECOND_RUN * held),
-        run_tuples=2 * held,
-        merge_memory_bytes=held * relation.tape_bytes,
-    )
+    return {
+        "tuples": relation.rows,
+        "heap_bytes": relation.heap_bytes,
+        "tuple_bytes": relation.tape_bytes,
+        "first_run_tuples": int(_FIRST_RUN * held),
+        "second_run_tuples": int(_SECOND_RUN * held),
+        "run_tuples": 2 * held,
+        "merge_memory_bytes": held * relation.tape_bytes,
+    }
 
 
 def _order_15(work_mem_bytes: int) -> int:
@@ -144,17 +144,17 @@ def _table_15(chunk_header_bytes: int) -> Callable[[Relation, int], dict[str, in
         heap_bytes = 16 + (1 << (_SLOT_BYTES * tapes - 1).bit_length())
         tape_bytes = _after(work_mem_bytes, order * BLOCK_BYTES) - slab_bytes - heap_bytes
         payload_bytes = BLOCK_BYTES - _TRAILER_BYTES
-        return dict(
-            tuples=relation.rows,
-            heap_bytes=relation.heap_bytes,
-            tuple_bytes=relation.tape_bytes,
-            first_run_tuples=first,
-            second_run_tuples=later,
-            run_tuples=later,
-            merge_memory_bytes=max(tape_bytes, BLOCK_BYTES) * payload_bytes // BLOCK_BYTES,
-            write_memory_bytes=payload_bytes,
-            share_unit_bytes=payload_bytes,
-        )
+        return {
+            "tuples": relation.rows,
+            "heap_bytes": relation.heap_bytes,
+            "tuple_bytes": relation.tape_bytes,
+            "first_run_tuples": first,
+            "second_run_tuples": later,
+            "run_tuples": later,
+            "merge_memory_bytes": max(tape_bytes, BLOCK_BYTES) * payload_bytes // BLOCK_BYTES,
+            "write_memory_bytes": payload_bytes,
+            "share_unit_bytes": payload_bytes,
+        }
 
     return table
 
