@@ -139,6 +139,8 @@ def test_a_point_says_what_was_done(by_mode: dict[str, Measurement]) -> None:
         assert found["innodb_data_written_bytes"] > 0
         assert found["pages_flushed"] == found["innodb_pages_written"] > 0
         assert found["journal_commits"] > 0
+        assert 0 < found["device_utilisation_ratio"] <= 1
+        assert 0 < found["processor_utilisation_ratio"] <= 1
         assert "waf_ratio" not in found  # a file has no flash
         assert measured.block_trace is not None
         assert measured.block_trace.is_file()

@@ -57,6 +57,7 @@ NEEDS: Final = {
     "table_1": "write amplification, which the drive has to count",
     "waf_over_time": "write amplification over time: a drive that counts it in fine steps",
     "tpmc": "any mode",
+    "utilisation": "the processors' time, counted where they are real",
     "commits": "the journal's commits, recorded where the kernel is real",
     "bytes_by_place": "any mode",
     "page_writes": "writes by table: a block trace, or a model",
@@ -74,6 +75,7 @@ def draw(results: Results) -> dict[str, Figure]:
         "table_1": lambda: _table_1(base),
         "waf_over_time": lambda: _waf_over_time(base, results),
         "tpmc": lambda: _tpmc(base, results),
+        "utilisation": lambda: _utilisation(base),
         "commits": lambda: _commits(base, results),
         "bytes_by_place": lambda: _bytes_by_place(base),
         "page_writes": lambda: _page_writes(base, results),
@@ -338,6 +340,26 @@ def _tpmc_over_time(
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
     row[0].set_ylabel("TpmC of each interval")
     row[0].legend(fontsize="x-small", loc="lower left")
+
+
+def _utilisation(base: pd.DataFrame) -> Figure | None:
+    """Which of the two decides throughput: the drive, or the processors of server and clients."""
+    if not _has(base, "device_utilisation_ratio", "processor_utilisation_ratio"):
+        return None
+    journals = _journals(base)
+    figure = Figure(figsize=(plots.WIDTH_IN * len(journals) ** 0.5, 3.6), layout="constrained")
+    for ax, size in zip(figure.subplots(1, len(journals), squeeze=False)[0], journals, strict=True):
+        drive, processors = (
+            {mode: 100 * ratio for mode, ratio in _of_modes(base, size, name).items()}
+            for name in ("device_utilisation_ratio", "processor_utilisation_ratio")
+        )
+        _bars(ax, drive, ".0f")
+        _crosses(ax, drive, processors, "processors, all of the machine's")
+        ax.set_title(_title(size), fontsize="small")
+        ax.set_ylim(0, 125)
+    figure.axes[0].set_ylabel("busy (% of the time)")
+    figure.axes[0].legend(fontsize="x-small", loc="upper left")
+    return figure
 
 
 _COMMITS: Final = {

@@ -43,7 +43,7 @@ from harness.experiments.variants import overrides_of
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
-from harness.system import filesystems, leases, mounts
+from harness.system import filesystems, leases, mounts, processors
 from harness.system.filesystems import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads.ageing import Ageing
@@ -357,8 +357,10 @@ class _Point:
                 )
                 recording.enter_context(sampler)
             begin_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            before = processors.read()
             run = self._run_clients(server, memory, address, measured_s)
             assert run is not None
+            busy_ratio = processors.read().busy_ratio_since(before)
             end_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             with self._standing_still(server):
                 kept = trace
@@ -370,6 +372,8 @@ class _Point:
                 found = self.device.counters()
         moved = self.looks[-1].kernel - self.looks[0].kernel
         found["trace_missed_ratio"] = _missed_ratio(kept, moved)
+        found["processor_utilisation_ratio"] = busy_ratio
+        found |= _utilisation(kept, begin_ns, end_ns)
         means, series = commits.course(journal, begin_ns, end_ns, self.device.slowdown)
         return _Measured(run, sampler.samples, {**found, **means}, kept, series)
 
@@ -463,6 +467,12 @@ def _missed_ratio(trace: Path, moved: BlockCounters) -> float:
             "this machine has less to do"
         )
     return worst
+
+
+def _utilisation(trace: Path, begin_ns: int, end_ns: int) -> dict[str, float]:
+    """While the clients ran: in which part of the time the drive had a request."""
+    found = analysis.within(trace, [(begin_ns, end_ns)])
+    return {"device_utilisation_ratio": float(found.utilisation_ratio.iloc[0])}
 
 
 def _journal_ranges(block_device: Path) -> list[NamedRange]:
