@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.paths import Project
+    from harness.runs.sweeps.sweep import Sweep
 
 
 def sweep(
@@ -40,6 +41,10 @@ def sweep(
     answers: Annotated[
         bool, typer.Option("--answers", help="run nothing: what the sweep says of each claim")
     ] = False,
+    elsewhere: Annotated[
+        bool,
+        typer.Option("--elsewhere", help="run no points: what others measured on its devices"),
+    ] = False,
 ) -> None:
     """Runs a study on many plausible machines, or continues; its table is made from the journal."""
     from harness.paths import find_project
@@ -56,6 +61,9 @@ def sweep(
         _answer(project, study, folder)
         return
     wanted = sweeps.Sweep(project, study, asked)
+    if elsewhere:
+        _measure_elsewhere(wanted, folder)
+        return
     failed = wanted.run(workers, scheduler, say)
     _print_states(wanted.publish(folder))
     say(f"machines and their claims: {folder}")
@@ -71,12 +79,25 @@ def _print_states(machines: pd.DataFrame) -> None:
     terminal().print(table)
 
 
+def _measure_elsewhere(wanted: Sweep, folder: Path) -> None:
+    from harness.runs.sweeps import answers, elsewhere, recorded
+
+    there = recorded.read(wanted.project, wanted.study, folder)
+    values = elsewhere.measured(wanted.study, wanted.machines)
+    elsewhere.write(values, folder)
+    _print_lines(answers.lines(elsewhere.judged(there, wanted.study, values)))
+
+
+def _print_lines(lines: pd.DataFrame) -> None:
+    table = Table("claim", "what would have to be true", box=None)
+    for row in lines.itertuples():
+        table.add_row(str(row.claim), str(row.line))
+    terminal().print(table)
+
+
 def _answer(project: Project, study: str, folder: Path) -> None:
     from harness.runs.sweeps import recorded, written
 
     found = written.write(recorded.read(project, study, folder), folder)
-    table = Table("claim", "what would have to be true", box=None)
-    for row in found["lines"].itertuples():
-        table.add_row(str(row.claim), str(row.line))
-    terminal().print(table)
+    _print_lines(found["lines"])
     say(f"all answers as tables: {folder / 'answers'}")

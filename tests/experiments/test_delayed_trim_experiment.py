@@ -22,6 +22,7 @@ from harness.experiments.delayed_trim import (
     figures,
     grid,
     published,
+    real,
 )
 from harness.paths import Project
 from harness.runs import claims
@@ -277,3 +278,8 @@ def test_a_real_drive_s_results_are_drawn(results: Results) -> None:
     drawn = figures.draw(real)
     assert set(drawn) == {"table1", "units", "tails"}
     assert all(figure.axes[0].has_data() for figure in drawn.values())
+
+
+def test_whatever_a_real_device_runs_is_laid_beside_the_model() -> None:
+    kinds = {name for name, kind in grid.KINDS.items() if kind in real._KINDS}
+    assert kinds == set(agreement.COMPARED)

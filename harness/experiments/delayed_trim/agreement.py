@@ -18,8 +18,9 @@ from harness.experiments.beside import here_or_published
 from harness.experiments.delayed_trim import grid, model
 from harness.tiers.simulated import SimulatedBench
 
-_COMPARED: Final = {
+COMPARED: Final = {
     "table1": ("write_ms",),
+    "at_once": ("write_ms",),
     "units": ("handling_us", "rest_us", "trim_us", "later_us"),
     "tails": ("read_p50_us", "read_p99_us", "write_p50_us"),
 }
@@ -47,7 +48,7 @@ def beside(point: Mapping[Any, Any], simulated: SimulatedBench) -> dict[str, Any
     found = model.run_point(grid.read(values), simulated).metrics
     names = ("device", "kind", "policy", "unit_bytes")
     row = {name: values[name] for name in names}
-    for name in _COMPARED[str(values["kind"])]:
+    for name in COMPARED[str(values["kind"])]:
         emulated, modelled = float(values[name]), float(found[name])
         row |= {f"{name}_emulated": emulated, f"{name}_simulated": modelled}
         if emulated and modelled:

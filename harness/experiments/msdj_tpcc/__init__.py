@@ -16,6 +16,7 @@ from harness.experiments.msdj_tpcc import grid, model, real
 from harness.experiments.msdj_tpcc.agreement import AGREEMENT
 from harness.experiments.msdj_tpcc.benchmarks import BENCHMARKS
 from harness.experiments.msdj_tpcc.calibrate import CALIBRATION
+from harness.experiments.msdj_tpcc.elsewhere import ELSEWHERE
 from harness.tiers.base import Bench
 
 
@@ -33,6 +34,7 @@ class MsdjTpcc(Study):
             with_fdp=", with the journal on a second FDP namespace (hardware/msdj)",
         ),
     )
+    elsewhere = ELSEWHERE
     room = staticmethod(real.drive_bytes)
     """The whole drive, which is aged, or room for the database as it grows; of a drive as large as
     the grid's, not a byte more."""

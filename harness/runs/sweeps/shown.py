@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from harness import plots
 from harness.errors import HarnessError
 from harness.paths import Project, find_project
-from harness.runs.sweeps import answers, nearest, sensitivity
+from harness.runs.sweeps import answers, elsewhere, nearest, sensitivity
 from harness.runs.sweeps import recorded as records
 from harness.runs.sweeps.recorded import Recorded
 
@@ -38,11 +38,13 @@ class Sweep:
 
     def __init__(self, study: str, project: Project | None = None) -> None:
         self.study = study
-        every = _every(project or find_project())
-        mine = [found for name, found in every.items() if name.startswith(f"{study}.")]
-        readable = [found for found in mine if isinstance(found, Recorded)]
-        self._found = max(readable, key=lambda found: found.about["finished"], default=None)
-        self._why = next((found for found in mine if isinstance(found, str)), "")
+        project = project or find_project()
+        mine = {n: found for n, found in _every(project).items() if n.startswith(f"{study}.")}
+        readable = {name: found for name, found in mine.items() if isinstance(found, Recorded)}
+        most = max(readable, key=lambda name: readable[name].about["finished"], default="")
+        self._found = readable.get(most)
+        self._folder = records.found(project).get(most, Path())
+        self._why = next((found for found in mine.values() if isinstance(found, str)), "")
 
     @property
     def recorded(self) -> Recorded | None:
@@ -154,6 +156,19 @@ class Sweep:
     def left_out(self) -> pd.DataFrame:
         """Whether these are better at a claim that has not chosen them."""
         return self._table(lambda found: nearest.left_out(found).set_index("claim"))
+
+    def elsewhere(self) -> pd.DataFrame:
+        """What others measured on the same device: in how many of the machines it comes out."""
+        if self._found is None:
+            return self._nothing()
+        values = elsewhere.read(self._folder)
+        if values is None:
+            what = f"not asked yet: `harness sweep {self.study} --elsewhere` does it"
+            return pd.DataFrame({"": [what]})
+        there = elsewhere.judged(self._found, self.study, values)
+        said = {claim.id: f"{claim.published} ({claim.place})" for claim in there.claims.values()}
+        lines = answers.lines(there)
+        return lines.assign(measured=lines.claim.map(said)).set_index("claim")
 
     def _table(self, make: Any) -> pd.DataFrame:
         if self._found is None or len(self._found.finished) < 10 or not nearest.used(self._found):

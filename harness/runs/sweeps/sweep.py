@@ -192,7 +192,7 @@ class Sweep:
                 machines[name] = machines[name].astype("float64")
         with publication() as files:
             for name, frame in (("machines", machines), ("claims", values)):
-                files.write(folder / f"{name}.parquet", _parquet(frame), make_folder=True)
+                files.write(folder / f"{name}.parquet", parquet(frame), make_folder=True)
             about = json.dumps(self._about(machines), indent=1, sort_keys=True) + "\n"
             files.write(folder / "about.json", about.encode(), make_folder=True)
         return machines
@@ -241,7 +241,7 @@ def _entry(point: Entry, outcome: Outcome, about: Mapping[str, Any]) -> Entry:
     )
 
 
-def _parquet(frame: pd.DataFrame) -> bytes:
+def parquet(frame: pd.DataFrame) -> bytes:
     """The same bytes for the same rows: no index, and nothing of pandas' own in the header."""
     sink = io.BytesIO()
     table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)

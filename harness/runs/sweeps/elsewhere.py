@@ -1,0 +1,94 @@
+"""Which of a sweep's machines also give what others measured on the same device.
+
+Each measurement is taken for a claim, and judged with the machines of the sweep as its own claims
+are: in how many it holds, and on which unknown that depends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+from tqdm import tqdm
+
+from harness import experiments
+from harness.devices.profiles import load_device
+from harness.errors import BadParameter
+from harness.experiments.elsewhere import Checked, Elsewhere
+from harness.runs.claims import Claim
+from harness.runs.sweeps.machines import Machine
+from harness.runs.sweeps.recorded import Recorded
+from harness.runs.sweeps.sweep import parquet
+from harness.system.files import write_atomically
+
+FILE: Final = "elsewhere.parquet"
+
+
+def of_study(study: str) -> Sequence[Elsewhere]:
+    """What others measured on its devices; nothing for most studies."""
+    experiment = experiments.find(study)
+    return experiment.elsewhere if isinstance(experiment, Checked) else ()
+
+
+def measured(study: str, machines: Iterable[Machine]) -> pd.DataFrame:
+    """A row per machine and measurement: `machine`, `claim`, `value` (NaN: cannot be asked).
+
+    Machines with the same device are asked once. Raises BadParameter for a study without any.
+    """
+    wanted = of_study(study)
+    if not wanted:
+        raise BadParameter(f"{study}: nothing is on file that others measured on its devices")
+    known: dict[tuple[str, str], float] = {}
+    rows = []
+    for machine in tqdm(list(machines), desc=f"{study}, measured elsewhere", unit="machine"):
+        for each in wanted:
+            key = (each.id, hashlib.sha256(machine.profiles[each.device]).hexdigest())
+            if key not in known:
+                known[key] = _value(each, machine.profiles[each.device])
+            rows.append({"machine": machine.number, "claim": each.id, "value": known[key]})
+    return pd.DataFrame(rows, columns=["machine", "claim", "value"]).astype({"value": "float64"})
+
+
+def _value(each: Elsewhere, profile: bytes) -> float:
+    with tempfile.TemporaryDirectory(prefix="elsewhere-") as folder:
+        path = Path(folder) / f"{each.device}.yaml"
+        path.write_bytes(profile)
+        try:
+            return each.measure(load_device(Path(folder), each.device))
+        except BadParameter:
+            return float("nan")
+
+
+def write(values: pd.DataFrame, folder: Path) -> None:
+    """Beside the sweep's own tables."""
+    write_atomically(folder / FILE, parquet(values), make_folder=True)
+
+
+def read(folder: Path) -> pd.DataFrame | None:
+    """What `write` has written there; None if nobody has asked."""
+    return pd.read_parquet(folder / FILE) if (folder / FILE).is_file() else None
+
+
+def judged(recorded: Recorded, study: str, values: pd.DataFrame) -> Recorded:
+    """The sweep with these measurements in the place of its claims."""
+    return replace(recorded, claims=_claims(of_study(study)), values=values)
+
+
+def _claims(wanted: Sequence[Elsewhere]) -> Mapping[str, Claim]:
+    return {
+        each.id: Claim(
+            id=each.id,
+            place=each.source,
+            statement=each.statement,
+            metric="",
+            published=each.published,
+            expected=each.expected,
+            why=each.why,
+        )
+        for each in wanted
+    }
