@@ -745,7 +745,8 @@ TEST(TpccRun, RefusesWhatMakesNoRun) {
 
 TEST(TpccRun, ADatabaseThatOutgrowsItsPagesIsFull) {
   TpccSpec spec = spec_of(false, 1, 4);
-  spec.workload.most_pages = tpcc::Tables(1, spec.workload.rows, 16, 1'000'000).loaded_pages() + 2;
+  spec.workload.most_pages =
+      tpcc::Tables(1, spec.workload.rows, 16, 1'000'000, 0).loaded_pages() + 2;
   spec.measured = 60'000_ms;
   const auto machine = machine_over(kFast);
   try {

@@ -52,7 +52,7 @@ class Ownership {
 
 TEST(TpccTables, NoTwoTablesShareAPageAndNoPageHasTooManyRows) {
   const RowsPerPage r = usual();
-  Tables tables(3, r, 7, kMany);
+  Tables tables(3, r, 7, kMany, 0);
   Ownership found(tables);
   for (std::uint32_t at = 0; at < 7; ++at) found.row("undo", Table::undo, tables.undo(at), 1);
   for (std::uint32_t i = 0; i < kItems; ++i) found.row("item", Table::item, tables.item(i), r.item);
@@ -98,7 +98,7 @@ TEST(TpccTables, NoTwoTablesShareAPageAndNoPageHasTooManyRows) {
 
 TEST(TpccTables, GrowthAppendsAPageWhenTheLastOneIsFull) {
   const RowsPerPage r = usual();
-  Tables tables(1, r, 1, kMany);
+  Tables tables(1, r, 1, kMany, 0);
   Prng random(1);
   std::vector<std::uint32_t> next(tables.districts(), kCustomers);
   std::map<PageId, std::set<std::uint32_t>> districts_of;
@@ -123,7 +123,7 @@ TEST(TpccTables, GrowthAppendsAPageWhenTheLastOneIsFull) {
 
 TEST(TpccTables, HistoryIsOnePageAfterTheOther) {
   const RowsPerPage r = usual();
-  Tables tables(1, r, 1, kMany);
+  Tables tables(1, r, 1, kMany, 0);
   for (std::uint32_t i = 0; i < 5 * r.history; ++i) {
     const Place place = tables.next_history();
     EXPECT_EQ(place.is_new, i % r.history == 0);
@@ -134,7 +134,7 @@ TEST(TpccTables, HistoryIsOnePageAfterTheOther) {
 
 TEST(TpccTables, NewOrdersComeBackToPagesOfDeliveredOnes) {
   const RowsPerPage r = usual();
-  const Tables tables(2, r, 1, kMany);
+  const Tables tables(2, r, 1, kMany, 0);
   const std::uint32_t waiting = kCustomers - kDelivered;
   for (const std::uint32_t d : {0U, 19U}) {
     std::set<PageId> pages;
@@ -151,8 +151,8 @@ TEST(TpccTables, NewOrdersComeBackToPagesOfDeliveredOnes) {
 }
 
 TEST(TpccTables, ADatabaseThatOutgrowsItsPagesIsFull) {
-  const std::uint32_t loaded = Tables(1, usual(), 1, kMany).loaded_pages();
-  Tables tables(1, usual(), 1, loaded + 1);
+  const std::uint32_t loaded = Tables(1, usual(), 1, kMany, 0).loaded_pages();
+  Tables tables(1, usual(), 1, loaded + 1, 0);
   EXPECT_TRUE(tables.next_history().is_new);
   try {
     (void)tables.order(0, kCustomers + usual().orders);
@@ -160,15 +160,79 @@ TEST(TpccTables, ADatabaseThatOutgrowsItsPagesIsFull) {
   } catch (const OperatingError& error) {
     EXPECT_EQ(error.kind(), ErrorKind::disk_full);
   }
-  EXPECT_THROW(Tables(1, usual(), 1, loaded - 1), OperatingError);
+  EXPECT_THROW(Tables(1, usual(), 1, loaded - 1, 0), OperatingError);
+}
+
+// What each page is, as seen from outside: of each row's page.
+std::map<PageId, Table> pages_of(Tables& tables) {
+  std::map<PageId, Table> found;
+  const auto see = [&](PageId page, Table table) {
+    EXPECT_EQ(tables.table_of(page), table);
+    EXPECT_TRUE(found.try_emplace(page, table).first->second == table);
+  };
+  for (std::uint32_t w = 0; w < tables.warehouses(); ++w) {
+    see(tables.warehouse(w), Table::warehouse);
+    for (std::uint32_t i = 0; i < kItems; ++i) see(tables.stock(w, i), Table::stock);
+  }
+  for (std::uint32_t i = 0; i < kItems; ++i) see(tables.item(i), Table::item);
+  for (std::uint32_t d = 0; d < tables.districts(); ++d) {
+    see(tables.district(d), Table::district);
+    for (std::uint32_t c = 0; c < kCustomers; ++c) {
+      see(tables.customer(d, c), Table::customer);
+      see(tables.customer_by_name(d, c % 1000), Table::customer);
+      see(tables.orders_by_customer(d, c), Table::orders);
+      see(tables.order(d, c).page, Table::orders);
+      see(tables.order_line(d, c, 9).page, Table::order_line);
+    }
+  }
+  return found;
+}
+
+TEST(TpccTables, LoadedSideBySideTheirExtentsAlternate) {
+  constexpr PageId kExtent = 64;
+  Tables apart(2, usual(), 7, kMany, 0);
+  Tables tables(2, usual(), 7, kMany, kExtent + 5);  // counts as 64
+  EXPECT_EQ(tables.loaded_pages(), apart.loaded_pages());
+  const std::map<PageId, Table> found = pages_of(tables);
+  EXPECT_EQ(found.size(), pages_of(apart).size());  // no two rows of different pages share one now
+  EXPECT_LT(found.rbegin()->first, tables.loaded_pages());
+  // A row's neighbours on its page stay; so do pages within an extent.
+  for (std::uint32_t i = 0; i < kItems; i += 7) {
+    EXPECT_EQ(tables.stock(1, i) % kExtent, apart.stock(1, i) % kExtent);
+    EXPECT_EQ(tables.stock(1, i) == tables.stock(1, 0), apart.stock(1, i) == apart.stock(1, 0));
+  }
+  // Of what lies before any place each table has its share, up to an extent.
+  std::map<Table, double> all;
+  for (const auto& [page, table] : found) ++all[table];
+  std::map<Table, double> before;
+  for (const auto& [page, table] : found) {
+    ++before[table];
+    if (all[table] < 8 * kExtent || page % kExtent != kExtent - 1) continue;
+    const double share = static_cast<double>(page) / tables.loaded_pages();
+    EXPECT_NEAR(before[table], share * all[table], 3 * kExtent) << page;
+  }
+}
+
+TEST(TpccTables, WithoutExtentsEachLiesInOnePiece) {
+  Tables tables(2, usual(), 7, kMany, 0);
+  std::map<Table, std::set<std::uint32_t>> pieces;
+  std::uint32_t piece = 0;
+  Table last = Table::undo;
+  for (PageId page = 0; page < tables.loaded_pages(); ++page) {
+    const Table table = tables.table_of(page);
+    if (table != last) ++piece;
+    pieces[last = table].insert(piece);
+  }
+  EXPECT_EQ(pieces[Table::stock].size(), 1U);
+  EXPECT_EQ(pieces[Table::order_line].size(), 1U);
 }
 
 TEST(TpccTables, RefusesWhatMakesNoDatabase) {
-  EXPECT_THROW(Tables(0, usual(), 1, kMany), OperatingError);
-  EXPECT_THROW(Tables(1, usual(), 0, kMany), OperatingError);
+  EXPECT_THROW(Tables(0, usual(), 1, kMany, 0), OperatingError);
+  EXPECT_THROW(Tables(1, usual(), 0, kMany, 0), OperatingError);
   RowsPerPage rows = usual();
   rows.stock = 0;
-  EXPECT_THROW(Tables(1, rows, 1, kMany), OperatingError);
+  EXPECT_THROW(Tables(1, rows, 1, kMany, 0), OperatingError);
 }
 
 // --- transactions
@@ -191,7 +255,7 @@ class Reader {
  public:
   explicit Reader(const Workload& workload)
       : t(workload.tables()),
-        loaded(t.warehouses(), single(), 4 * 8, kMany),
+        loaded(t.warehouses(), single(), 4 * 8, kMany, 0),
         orders_(loaded.order(0, 0).page),
         lines_(loaded.order_line(0, 0, 0).page) {}
 

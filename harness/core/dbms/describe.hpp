@@ -173,6 +173,8 @@ void describe(V& v, WorkloadParameters& p) {
   v.required("undo_bytes_per_change", p.undo_bytes_per_change, "of an undo record");
   v.required("page_bytes", p.page_bytes, "of the database");
   v.required("most_pages", p.most_pages, "what the database may grow to");
+  v.optional("extent_pages", p.extent_pages,
+             "by which tables grow while they are loaded; 0: each lies in one piece");
   v.required("seed", p.seed, "of all that is drawn");
 }
 

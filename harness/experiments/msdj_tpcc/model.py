@@ -20,7 +20,7 @@ import numpy as np
 from harness import _core
 from harness.dbms import page_writes
 from harness.devices import scaling
-from harness.devices.profiles import Innodb, SsdProfile
+from harness.devices.profiles import DeviceProfile, Innodb, SsdProfile
 from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_tpcc import pages
@@ -59,6 +59,11 @@ _LEAST_PAGE_CACHE_BYTES: Final = 1 << 20
 
 _APART: Final = ("journal", "doublewrite", "redo")
 
+_TABLE_EXTENT_BYTES: Final = 4 << 20
+"""By which a table's file grows: InnoDB adds four extents of 1 MiB at a time to one of 32 MiB and
+more (FSP_FREE_ADD). Tables that are loaded side by side, as tpcc-mysql's load.sh and ours do, then
+alternate on the device, and each erase block has some of all."""
+
 
 def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
     """One mode with one journal: ageing, load, warm-up, and the measured interval."""
@@ -92,6 +97,7 @@ def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, A
         host.to_core(),
         _core.TpccSpec(
             **_workload(host.innodb, v),
+            extent_pages=_extent_pages(stack.device, v),
             **_engine(host.innodb, v),
             data_journal=mode.journal_mode == "journal",
             doublewrite=mode.doublewrite,
@@ -175,15 +181,23 @@ def _drive(stack: ModelledStack, v: Cell, *, journal_stream: bool) -> SsdProfile
     return profile.model_copy(update={"parameters": placement})
 
 
+def _extent_pages(device: DeviceProfile, v: Cell) -> int:
+    """An erase block is to have as much of a table as at the paper's size."""
+    ratio = v.size_ratio_to_paper if _shrunk_with_the_rest(device, v) else 1.0
+    return max(int(_TABLE_EXTENT_BYTES * ratio) // _PAGE_BYTES, 1)
+
+
+def _shrunk_with_the_rest(device: DeviceProfile, v: Cell) -> bool:
+    """Whether the drive is as much smaller as the database is."""
+    whole_bytes = device.parameters.capacity.value
+    return math.isclose(v.device_bytes / whole_bytes, v.size_ratio_to_paper, rel_tol=_ROUNDED)
+
+
 def _sized(profile: SsdProfile, v: Cell) -> SsdProfile:
     """Of the point's size; with as many blocks if it has shrunk with all the rest."""
     p = profile.parameters
-    whole_bytes = p.capacity.value
-    pages = round(p.pages_per_block.value * v.device_bytes / whole_bytes)
-    shrunk_with_the_rest = math.isclose(
-        v.device_bytes / whole_bytes, v.size_ratio_to_paper, rel_tol=_ROUNDED
-    )
-    if not shrunk_with_the_rest or pages < 1:
+    pages = round(p.pages_per_block.value * v.device_bytes / p.capacity.value)
+    if not _shrunk_with_the_rest(profile, v) or pages < 1:
         return scaling.scaled_to(profile, v.device_bytes)
     values: dict[str, Any] = {
         "capacity": v.device_bytes,

@@ -24,6 +24,11 @@ Extent after(Lba begin, std::int64_t blocks) {
   return {begin, begin + Sectors{blocks * kFsBlockSectors}};
 }
 
+// ext4 begins a large extent at a multiple of its size.
+Lba aligned(Lba at, Sectors unit) {
+  return Lba{} + unit * ceil_div((at - Lba{}).count(), std::max<std::int64_t>(unit.count(), 1));
+}
+
 // Buffers of the journal, by number: pages, the redo log's blocks, inodes.
 std::vector<kernel::BufferRegion> regions_of(const StorageParameters& p, PageId pages,
                                              Lba pages_begin, const Extent& redo,
@@ -63,7 +68,7 @@ Storage::Storage(host::Machine& machine, const StorageParameters& p, PageId most
                          blocks_of(p.doublewrite_area))),
       redo_(after(doublewrite_.end, blocks_of(p.redo))),
       inodes_(after(redo_.end, kInodes)),
-      pages_begin_(inodes_.end),
+      pages_begin_(aligned(inodes_.end, to_sectors(p.page))),
       most_pages_(most_pages),
       page_sectors_(to_sectors(p.page)),
       journal_(machine, p.journal, regions_of(p, most_pages, pages_begin_, redo_, inodes_),

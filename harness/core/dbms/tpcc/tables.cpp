@@ -1,6 +1,8 @@
 #include "dbms/tpcc/tables.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <string>
 
 #include "base/check.hpp"
@@ -30,7 +32,7 @@ void check(const RowsPerPage& r) {
 }  // namespace
 
 Tables::Tables(std::uint32_t warehouses, const RowsPerPage& rows, std::uint32_t undo_pages,
-               std::uint32_t most_pages)
+               std::uint32_t most_pages, std::uint32_t extent_pages)
     : warehouses_(warehouses), rows_(rows), most_(most_pages) {
   require(warehouses >= 1, "TPC-C: at least one warehouse");
   require(undo_pages >= 1, "TPC-C: at least one undo page");
@@ -51,8 +53,35 @@ Tables::Tables(std::uint32_t warehouses, const RowsPerPage& rows, std::uint32_t 
   lines_ = growing(Table::order_line, kCustomers * kLinesOfOrder, rows.order_line);
   take(Table::history, pages_for(std::uint64_t{kCustomers} * districts(), rows.history));
   loaded_ = next_;
-  history_page_ = loaded_ - 1;
+  if (extent_pages > 0) lay_out(extent_pages);
+  history_page_ = placed(loaded_ - 1);
   history_rows_ = rows.history;
+}
+
+// Extents in the order in which tables that grow at steady rates, and are full at the same time,
+// need them.
+void Tables::lay_out(std::uint32_t extent_pages) {
+  struct Need {
+    std::uint32_t extent;
+    const Range* range;
+    std::uint64_t number;  // of the range's extents
+  };
+  extent_bits_ = static_cast<std::uint32_t>(std::bit_width(extent_pages)) - 1;
+  std::vector<Need> needs;
+  std::map<const Range*, std::uint64_t> extents;
+  for (std::uint32_t extent = 0; extent < loaded_ >> extent_bits_; ++extent) {
+    const Range& range = range_of(extent << extent_bits_);
+    needs.push_back({extent, &range, extents[&range]++});
+  }
+  std::ranges::stable_sort(needs, [&](const Need& a, const Need& b) {
+    return (2 * a.number + 1) * extents.at(b.range) < (2 * b.number + 1) * extents.at(a.range);
+  });
+  place_of_.resize(needs.size());
+  taken_at_.resize(needs.size());
+  for (std::uint32_t place = 0; place < needs.size(); ++place) {
+    taken_at_[place] = needs[place].extent;
+    place_of_[needs[place].extent] = place;
+  }
 }
 
 Tables::Range Tables::take(Table table, std::uint64_t pages) {
@@ -91,13 +120,20 @@ PageId Tables::append(Table table) {
 Table Tables::table_of(PageId page) const {
   FLASHLAB_CHECK(page < next_);
   if (page >= loaded_) return grown_[page - loaded_];
-  const auto after = std::ranges::upper_bound(ranges_, page, {}, &Range::first);
-  return std::prev(after)->table;
+  const std::size_t extent = page >> extent_bits_;
+  if (extent >= taken_at_.size()) return range_of(page).table;
+  return range_of((taken_at_[extent] << extent_bits_) + page % (PageId{1} << extent_bits_)).table;
+}
+
+const Tables::Range& Tables::range_of(PageId page) const {
+  return *std::prev(std::ranges::upper_bound(ranges_, page, {}, &Range::first));
 }
 
 Place Tables::Growing::place(Tables& tables, std::uint32_t district, std::uint32_t row) {
   const std::uint32_t at = row / rows_per_page;
-  if (at < pages_of_district) return {loaded.first + district * pages_of_district + at};
+  if (at < pages_of_district) {
+    return {tables.placed(loaded.first + district * pages_of_district + at)};
+  }
   std::vector<PageId>& pages = more[district];
   const std::uint32_t beyond = at - pages_of_district;
   const bool is_new = beyond >= pages.size();
@@ -105,31 +141,35 @@ Place Tables::Growing::place(Tables& tables, std::uint32_t district, std::uint32
   return {pages[beyond], is_new};
 }
 
-PageId Tables::warehouse(std::uint32_t w) const { return warehouse_.first + w / rows_.warehouse; }
+PageId Tables::warehouse(std::uint32_t w) const {
+  return placed(warehouse_.first + w / rows_.warehouse);
+}
 
-PageId Tables::district(std::uint32_t d) const { return district_.first + d / rows_.district; }
+PageId Tables::district(std::uint32_t d) const {
+  return placed(district_.first + d / rows_.district);
+}
 
 PageId Tables::customer(std::uint32_t d, std::uint32_t c) const {
-  return customer_.first + d * customer_pages_ + c / rows_.customer;
+  return placed(customer_.first + d * customer_pages_ + c / rows_.customer);
 }
 
 PageId Tables::customer_by_name(std::uint32_t d, std::uint32_t name) const {
-  return by_name_.first + d * by_name_pages_ +
-         name * (kCustomers / kNames) / rows_.customer_by_name;
+  return placed(by_name_.first + d * by_name_pages_ +
+                name * (kCustomers / kNames) / rows_.customer_by_name);
 }
 
 PageId Tables::orders_by_customer(std::uint32_t d, std::uint32_t c) const {
-  return by_customer_.first + d * by_customer_pages_ + c / rows_.orders_by_customer;
+  return placed(by_customer_.first + d * by_customer_pages_ + c / rows_.orders_by_customer);
 }
 
-PageId Tables::item(std::uint32_t i) const { return item_.first + i / rows_.item; }
+PageId Tables::item(std::uint32_t i) const { return placed(item_.first + i / rows_.item); }
 
 PageId Tables::stock(std::uint32_t w, std::uint32_t i) const {
-  return stock_.first + w * stock_pages_ + i / rows_.stock;
+  return placed(stock_.first + w * stock_pages_ + i / rows_.stock);
 }
 
 Place Tables::new_order(std::uint32_t d, std::uint32_t o) const {
-  return {new_order_.first + d * new_order_pages_ + o / rows_.new_order % new_order_pages_};
+  return {placed(new_order_.first + d * new_order_pages_ + o / rows_.new_order % new_order_pages_)};
 }
 
 Place Tables::next_history() {

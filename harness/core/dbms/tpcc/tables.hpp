@@ -1,8 +1,10 @@
 // Where TPC-C's rows lie, in pages of the database: clustered by primary key, filled in its order.
 //
-// Tables that are loaded have their pages side by side. Orders, their lines and new orders grow at
-// the end of each district's range, history at the end of the table; a full page is followed by a
-// new one at the end of the database. Row counts are the standard's (TPC-C 5.11, clause 1.2).
+// Tables are loaded side by side: each takes an extent at a time, in proportion to its size, so
+// that extents of all of them alternate (`extent_pages`; 0: each table lies in one piece). Orders,
+// their lines and new orders grow at the end of each district's range, history at the end of the
+// table; a full page is followed by a new one at the end of the database. Row counts are the
+// standard's (TPC-C 5.11, clause 1.2).
 #pragma once
 
 #include <array>
@@ -57,10 +59,11 @@ struct Place {
 
 class Tables {
  public:
-  // `undo_pages`: of all rollback segments. `most_pages`: what the database may grow to. Throws
-  // OperatingError for rows that fill no page, or a database that is larger from the start.
+  // `undo_pages`: of all rollback segments. `most_pages`: what the database may grow to.
+  // `extent_pages` counts as the power of two below it. Throws OperatingError for rows that fill no
+  // page, or a database that is larger from the start.
   Tables(std::uint32_t warehouses, const RowsPerPage& rows, std::uint32_t undo_pages,
-         std::uint32_t most_pages);
+         std::uint32_t most_pages, std::uint32_t extent_pages);
 
   [[nodiscard]] std::uint32_t warehouses() const { return warehouses_; }
   [[nodiscard]] std::uint32_t districts() const { return warehouses_ * kDistricts; }
@@ -78,7 +81,9 @@ class Tables {
   [[nodiscard]] PageId orders_by_customer(std::uint32_t d, std::uint32_t c) const;
   [[nodiscard]] PageId item(std::uint32_t i) const;
   [[nodiscard]] PageId stock(std::uint32_t w, std::uint32_t i) const;
-  [[nodiscard]] PageId undo(std::uint32_t at) const { return undo_.first + at % undo_.pages; }
+  [[nodiscard]] PageId undo(std::uint32_t at) const {
+    return placed(undo_.first + at % undo_.pages);
+  }
   Place next_history();
   Place order(std::uint32_t d, std::uint32_t o) { return orders_.place(*this, d, o); }
   Place new_order(std::uint32_t d, std::uint32_t o) const;
@@ -104,6 +109,13 @@ class Tables {
   };
 
   Range take(Table table, std::uint64_t pages);
+  void lay_out(std::uint32_t extent_pages);
+  [[nodiscard]] const Range& range_of(PageId page) const;  // as they were taken
+  [[nodiscard]] PageId placed(PageId page) const {
+    const std::size_t extent = page >> extent_bits_;
+    if (extent >= place_of_.size()) return page;
+    return (place_of_[extent] << extent_bits_) + (page & ((PageId{1} << extent_bits_) - 1));
+  }
   Range per_district(Table table, std::uint32_t rows, std::uint32_t rows_per_page,
                      std::uint32_t& pages_each);
   Growing growing(Table table, std::uint32_t rows, std::uint32_t rows_per_page);
@@ -125,7 +137,10 @@ class Tables {
   PageId history_page_ = 0;
   std::uint32_t history_rows_ = 0;  // in it
   PageId loaded_ = 0;
-  std::vector<Table> grown_;  // tables of the pages from loaded_ on
+  std::uint32_t extent_bits_ = 0;
+  std::vector<std::uint32_t> place_of_;  // by whole extent of the loaded pages, as they were taken
+  std::vector<std::uint32_t> taken_at_;  // the other way round
+  std::vector<Table> grown_;             // tables of the pages from loaded_ on
 };
 
 }  // namespace flashlab::dbms::tpcc

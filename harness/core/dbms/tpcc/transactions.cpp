@@ -30,7 +30,8 @@ std::uint32_t nurand(Prng& random, std::uint32_t a, std::uint32_t values, std::u
 
 Workload::Workload(const WorkloadParameters& parameters)
     : parameters_(parameters),
-      tables_(parameters.warehouses, parameters.rows, parameters.undo_pages, parameters.most_pages),
+      tables_(parameters.warehouses, parameters.rows, parameters.undo_pages, parameters.most_pages,
+              parameters.extent_pages),
       random_(parameters.seed),
       customer_constant_(below(kCustomerA + 1)),
       item_constant_(below(kItemA + 1)),

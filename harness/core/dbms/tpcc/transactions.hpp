@@ -42,6 +42,7 @@ struct WorkloadParameters {
   std::uint32_t undo_bytes_per_change = 100;
   std::uint32_t page_bytes = 16384;
   std::uint32_t most_pages = 0;
+  std::uint32_t extent_pages = 0;
   std::uint64_t seed = 0;
 };
 
