@@ -570,6 +570,7 @@ TEST(InnodbStorage, AreasDoNotOverlap) {
     EXPECT_GE(s.redo_extent().begin, s.doublewrite_extent().end);
     EXPECT_EQ(to_bytes(s.redo_extent().length()), 1_MiB);
     EXPECT_GT(s.pages_extent().begin, s.redo_extent().end);
+    EXPECT_EQ(to_bytes(s.pages_extent().begin) % kPage, Bytes{0});
     EXPECT_EQ(to_bytes(s.pages_extent().length()), kPage * kPages);
   }
 }
