@@ -41,9 +41,8 @@ class LateHost final : private Host {
   }
   // Until everything is answered; the device's counters are those of then.
   void drain() {
-    while (
-        answers_.size() < record_.size() ||
-        std::any_of(answers_.begin(), answers_.end(), [&](auto& a) { return a.second > now_; })) {
+    while (answers_.size() < record_.size() || std::any_of(answers_.begin(), answers_.end(),
+                                                           [&](auto& a) { return a.second > now_; })) {
       now_ += Nanos{5'000'000};
       device_->wake(now_);
     }

@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "dbms/hash_join.hpp"
 #include "dbms/table_disk.hpp"
+#include "page_cache_of.hpp"
 #include "serial_device.hpp"
 
 namespace flashlab::dbms {
@@ -15,6 +16,7 @@ namespace test_hash_join {
 using namespace literals;
 using testing_host::device_of;
 using testing_host::machine_over;
+using testing_host::memory_of;
 using testing_host::SerialDevice;
 using testing_host::SerialSpeed;
 
@@ -23,20 +25,6 @@ constexpr Bytes kDevice = 1024_MiB;
 constexpr SerialSpeed kInstant{Nanos{0}, BytesPerSecond{std::int64_t{1} << 60}};
 constexpr BytesPerSecond kAtOnce{std::int64_t{1} << 50};
 constexpr std::int64_t kFiles = 14;  // of a repetition
-
-kernel::PageCacheParameters memory_of(Bytes size) {
-  return {.memory = size,
-          .block = kBlock,
-          .read_ahead = 128_KiB,
-          .dirty_background_ratio = 0.1,
-          .dirty_ratio = 0.2,
-          .round = Nanos{0},
-          .queue_limit = 128,
-          .allocation = 8_MiB,
-          .segment = 1024_MiB,
-          .begin = Bytes{0},
-          .copy_cpu = Nanos{0}};
-}
 
 kernel::ext4::Parameters files_with(const std::string& discard) {
   kernel::ext4::Parameters p;

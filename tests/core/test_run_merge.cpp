@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "dbms/run_merge.hpp"
+#include "page_cache_of.hpp"
 #include "repeat.hpp"
 #include "serial_device.hpp"
 
@@ -17,6 +18,7 @@ namespace test_run_merge {
 using namespace literals;
 using host::Process;
 using testing_host::machine_over;
+using testing_host::memory_of;
 
 constexpr std::int64_t kPayload = 8192;
 constexpr std::int64_t kTuple = 110;
@@ -56,18 +58,7 @@ class World {
 
  private:
   std::unique_ptr<host::Machine> machine_ = machine_over();
-  kernel::PageCache cache_{*machine_,
-                           {.memory = 1024_MiB,
-                            .block = Bytes{kPayload},
-                            .read_ahead = 128_KiB,
-                            .dirty_background_ratio = 0.1,
-                            .dirty_ratio = 0.2,
-                            .round = Nanos{0},
-                            .queue_limit = 128,
-                            .allocation = 8_MiB,
-                            .segment = 1024_MiB,
-                            .begin = Bytes{0},
-                            .copy_cpu = Nanos{0}}};
+  kernel::PageCache cache_{*machine_, memory_of(1024_MiB)};
   std::vector<std::unique_ptr<TapeFile>> files_;
 };
 

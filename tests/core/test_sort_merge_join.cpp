@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "dbms/sort_merge_join.hpp"
+#include "page_cache_of.hpp"
 #include "serial_device.hpp"
 
 namespace flashlab::dbms {
@@ -17,26 +18,13 @@ namespace test_sort_merge_join {
 using namespace literals;
 using testing_host::device_of;
 using testing_host::machine_over;
+using testing_host::memory_of;
 using testing_host::plain_host;
 using testing_host::SerialSpeed;
 
 constexpr Bytes kBlock = 8_KiB;
 constexpr Bytes kPayload{8176};
 constexpr Bytes kTuple{110};
-
-kernel::PageCacheParameters memory_of(Bytes size) {
-  return {.memory = size,
-          .block = kBlock,
-          .read_ahead = 128_KiB,
-          .dirty_background_ratio = 0.1,
-          .dirty_ratio = 0.2,
-          .round = Nanos{0},
-          .queue_limit = 128,
-          .allocation = 8_MiB,
-          .segment = 1024_MiB,
-          .begin = Bytes{0},
-          .copy_cpu = Nanos{0}};
-}
 
 SortedTable table_of(std::int64_t tuples) {
   return {.tuples = tuples,

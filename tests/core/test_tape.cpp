@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "base/prng.hpp"
 #include "dbms/tape.hpp"
+#include "page_cache_of.hpp"
 #include "repeat.hpp"
 #include "serial_device.hpp"
 
@@ -19,23 +20,10 @@ using namespace literals;
 using host::Process;
 using testing_host::device_of;
 using testing_host::machine_over;
+using testing_host::memory_of;
 
 constexpr std::int64_t kBlock = 8192;
 constexpr std::int64_t kPayload = 8176;
-
-kernel::PageCacheParameters memory_of(Bytes size) {
-  return {.memory = size,
-          .block = Bytes{kBlock},
-          .read_ahead = 128_KiB,
-          .dirty_background_ratio = 0.1,
-          .dirty_ratio = 0.2,
-          .round = Nanos{0},
-          .queue_limit = 128,
-          .allocation = 8_MiB,
-          .segment = 1024_MiB,
-          .begin = Bytes{0},
-          .copy_cpu = Nanos{0}};
-}
 
 struct World {
   explicit World(Bytes memory = 1024_MiB)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
-from conftest import open_folder
+from conftest import loop_device, open_folder
 from live_world import NEEDS_DEVICES, mount_of, new_name, small
 
 from harness.devices import live
@@ -107,19 +106,6 @@ def read(log: str) -> Outcome:
     return Outcome(named("Ran") - skipped, named("Failures"), skipped)
 
 
-@contextmanager
-def plain_loop(file: Path) -> Iterator[Path]:
-    """A loop device over a sparse file."""
-    with file.open("wb") as sparse:
-        sparse.truncate(SIZE)
-    command = ["losetup", "--find", "--show", str(file)]
-    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    try:
-        yield Path(device)
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
-
-
 def test_the_summary_is_read() -> None:
     log = "Date\nRan: generic/001 generic/002 ext4/003\nNot run: ext4/003\nFailures: generic/002\n"
     found = read(log)
@@ -134,15 +120,17 @@ def test_nothing_fails_on_live_devices_alone(
     if not (SUITE / "check").is_file():
         pytest.skip(f"there is no xfstests in {SUITE}; XFSTESTS names another folder")
     tests = chosen()
-    with open_folder() as folder, ExitStack() as stack:
-        (folder / "plain").mkdir()
-        loops = [stack.enter_context(plain_loop(folder / f"{n}.image")) for n in range(2)]
-        plain = check(loops[0], loops[1], folder / "plain", tests)
-        stack.close()
-        (folder / "live").mkdir()
+    with open_folder() as folder:
+        for name in ("plain", "scratch", "live"):
+            (folder / name).mkdir()
+        with (
+            loop_device(folder / "plain", SIZE) as one,
+            loop_device(folder / "scratch", SIZE) as two,
+        ):
+            plain = check(one, two, folder / "plain", tests)
         spec = small(size_bytes=SIZE)
-        with live.created(spec, new_name()) as one, live.created(spec, new_name()) as two:
-            ours = check(one.path, two.path, folder / "live", tests)
+        with live.created(spec, new_name()) as first, live.created(spec, new_name()) as second:
+            ours = check(first.path, second.path, folder / "live", tests)
     both = ours.failed & plain.failed
     told = (
         f"passed {len(ours.passed)}, skipped {len(ours.skipped)}, failed on both {len(both)}, "
