@@ -68,12 +68,12 @@ else
 endif
 
 emulated: system env ## as root: the papers on live block devices, beside their simulation
-	@$(BIN)/harness machine data/machine.json
+	@$(BIN)/harness machine emulated
 	@$(BIN)/dvc repro code data/dvc.yaml
 	@$(BIN)/harness report
 
 hardware: system env ## as root: the papers on claimed drives, DRIVES="ssd=NAME hdd=NAME"; a plan first, then RUN=yes
-	@$(BIN)/harness machine data/machine.hardware.json
+	@$(BIN)/harness machine hardware
 ifeq ($(RUN),yes)
 	@$(BIN)/harness hardware choose $(DRIVES) --write data/drives.json
 	@tools/hardware-pipeline

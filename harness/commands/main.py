@@ -467,14 +467,17 @@ def digests() -> None:
 
 
 @app.command()
-def machine(path: Path) -> None:
-    """Writes this machine's fingerprint: what measured results depend on."""
-    import json
+def machine(
+    tier: Annotated[str, typer.Argument(help="emulated or hardware")],
+    studies: Annotated[
+        list[str] | None, typer.Argument(help="of the pipeline; by default all", show_default=False)
+    ] = None,
+) -> None:
+    """Says that studies are to be measured on this machine: writes it down, for DVC."""
+    from harness.paths import find_project
+    from harness.runs import machines
 
-    from harness.drives import fingerprint
-    from harness.system.files import write_atomically
-
-    write_atomically(path, (json.dumps(fingerprint.machine(), indent=1) + "\n").encode())
+    machines.write(find_project(), tier, studies or ())
 
 
 @app.command()

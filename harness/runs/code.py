@@ -6,6 +6,9 @@ name in full in a string (a process that is started with `-m`), and what is not 
 that a module is reached in. A package's own `__init__` counts if something is imported from it that
 is no module: house style keeps state and effects out of it. One that finds its modules in its own
 folder reaches all of them. What only a type checker sees is not reached.
+
+Profiles of drives and hosts are reached by their names: in the study's section of params.yaml, or
+in a string of a module; one that imports `list_profiles` reaches all of them.
 """
 
 from __future__ import annotations
@@ -13,33 +16,39 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness import experiments, tiers
 from harness.experiments.base import Experiment
 from harness.paths import Project
 from harness.system import core_sources
+from harness.system.documents import read_yaml
 from harness.system.files import digest_of, write_atomically
 
 _JUDGED: Final = ("harness.runs.claims", "harness.plots")
 _SHOWN: Final = ("harness.runs.session", "harness.runs.journal", "harness.lab")
 """Of these the files themselves: they reach what all tiers and studies need."""
 
+_LISTED: Final = "list_profiles"
 _NAME: Final = re.compile(r"\w+(\.\w+)+")
 _NOT_DATA: Final = (".py", ".pyi", ".so", ".md", "")
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Files by a name that is the same everywhere, and the names that are used of the core."""
+    """Files by a name that is the same everywhere, and the names that are used of the core.
+
+    `words`: names that strings of them are, and what they import; profiles are found among these.
+    """
 
     files: dict[str, Path]
     core: frozenset[str]
+    words: frozenset[str]
 
     def digest(self) -> str:
         """Of all their contents."""
@@ -56,7 +65,7 @@ def shown_of(experiment: Experiment) -> Reached:
     own = type(experiment).__module__
     made = reached([f"{own}.figures", experiment.parameters.__module__, *_JUDGED])
     shown = {name: path for name in (own, *_SHOWN) if (path := _file(name)) is not None}
-    return Reached({**made.files, **shown}, made.core)
+    return Reached({**made.files, **shown}, made.core, made.words)
 
 
 def publish(project: Project) -> None:
@@ -67,15 +76,58 @@ def publish(project: Project) -> None:
     core_sources.check(project.root / "harness" / "core")
     for name in experiments.names():
         experiment = experiments.find(name)
-        shown = shown_of(experiment).digest()
         for tier in experiment.tiers:
-            digests = {"run": run_of(experiment, tier).digest()}
-            if tier == "simulated":  # what was measured is not measured again for a figure's sake
-                digests["shown"] = shown
-            _write(project.code / f"{name}.{tier}.json", digests)
+            _write(project.code / f"{name}.{tier}.json", of_tier(project, experiment, tier))
         if experiment.agreement:
-            compared = reached([experiment.agreement.compare.__module__]).digest()
-            _write(project.code / f"{name}.agreement.json", {"compared": compared})
+            _write(project.code / f"{name}.agreement.json", of_agreement(project, experiment))
+
+
+def of_tier(project: Project, experiment: Experiment, tier: str) -> dict[str, str]:
+    """Digests of what a study's results on a tier depend on."""
+    run = run_of(experiment, tier)
+    words = run.words | _section_words(project, experiment.name, tier)
+    digests = {"run": run.digest()}
+    if tier == "simulated":  # what was measured is not measured again for a figure's sake
+        shown = shown_of(experiment)
+        digests["shown"] = shown.digest()
+        words |= shown.words
+    if tier != "hardware":  # a claimed drive has no profile
+        digests["profiles"] = digest_of(profiles_of(project.profiles, words).items())
+    return digests
+
+
+def of_agreement(project: Project, experiment: Experiment) -> dict[str, str]:
+    """Digests of what the comparison of a study's tiers depends on, beside their results."""
+    if not experiment.agreement:
+        return {}
+    compared = reached([experiment.agreement.compare.__module__])
+    words = compared.words | _section_words(project, experiment.name)
+    profiles = profiles_of(project.profiles, words)
+    return {"compared": compared.digest(), "profiles": digest_of(profiles.items())}
+
+
+def _section_words(project: Project, *keys: str) -> frozenset[str]:
+    """All texts in a section of params.yaml."""
+    section = read_yaml(project.params.read_text())
+    for key in keys:
+        section = section.get(key) or {}
+    return words_of(section)
+
+
+def profiles_of(folder: Path, words: Collection[str]) -> dict[str, Path]:
+    """Drives and hosts of a folder that one of these words is the name of, by their names in it."""
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted([*folder.glob("*.yaml"), *folder.glob("hosts/*.yaml")])
+        if _LISTED in words or path.stem in words
+    }
+
+
+def words_of(node: Any) -> frozenset[str]:
+    """All texts in nested lists and mappings."""
+    inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    own = {node} if isinstance(node, str) else set()
+    return frozenset(own.union(*map(words_of, inside)))
 
 
 def _write(path: Path, digests: dict[str, str]) -> None:
@@ -88,6 +140,7 @@ def reached(roots: Iterable[str]) -> Reached:
     """Everything that these modules (full names) import, and so on."""
     modules: dict[str, Path] = {}
     core: set[str] = set()
+    words: set[str] = set()
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
@@ -95,16 +148,17 @@ def reached(roots: Iterable[str]) -> Reached:
         if name in modules or path is None:
             continue
         modules[name] = path
-        imported, used = _read(name, path)
-        waiting += imported
-        core |= used
+        read = _read(name, path)
+        waiting += read.imported
+        core |= read.core
+        words |= read.words
     data = {
         f"{_package(name, module)}/{path.name}": path
         for name, module in modules.items()
         for path in module.parent.iterdir()
         if path.is_file() and path.suffix not in _NOT_DATA
     }
-    return Reached({**modules, **data}, frozenset(core))
+    return Reached({**modules, **data}, frozenset(core), frozenset(words))
 
 
 def _package(name: str, path: Path) -> str:
@@ -135,26 +189,36 @@ def _folder(top: str) -> Path | None:
     return Path(file).parent if file and file.endswith("__init__.py") else None
 
 
+@dataclass(frozen=True)
+class _Read:
+    imported: frozenset[str]
+    core: frozenset[str]
+    words: frozenset[str]
+
+
 @cache
-def _read(name: str, path: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Modules that a file imports or names, and what it uses of the core."""
+def _read(name: str, path: Path) -> _Read:
+    """Modules that a file imports or names, what it uses of the core, and the words in it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     ours = {name.partition(".")[0], "harness"}
     imported: set[str] = set()
     core: set[str] = set()
+    words: set[str] = set()
     for node in _executed(tree):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported |= set(_from(node, name, path, ours))
+            words |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             imported |= {node.value} if _NAME.fullmatch(node.value) else set()
+            words |= {node.value} if node.value.isidentifier() and node.value != _LISTED else set()
         elif _finds_modules(node) and path.name == "__init__.py":
             imported |= {f"{name}.{beside.stem}" for beside in path.parent.glob("[!_]*.py")}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             core |= {node.attr} if node.value.id == "_core" else set()
     kept = frozenset(found for found in imported if found.partition(".")[0] in ours)
-    return kept, frozenset(core)
+    return _Read(kept, frozenset(core), frozenset(words))
 
 
 def _finds_modules(node: ast.AST) -> bool:

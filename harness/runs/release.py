@@ -105,11 +105,7 @@ def _check(project: Project, studies: Sequence[str]) -> None:
 def _is_present(project: Project, study: str) -> bool:
     """Whether its results are what its stage made last, of the code that is here."""
     path = project.code / f"{study}.simulated.json"
-    experiment = experiments.find(study)
-    digests = {
-        "run": code.run_of(experiment, "simulated").digest(),
-        "shown": code.shown_of(experiment).digest(),
-    }
+    digests = code.of_tier(project, experiments.find(study), "simulated")
     if not path.is_file() or json.loads(path.read_text()) != digests:
         return False
     status: dict[str, Any] = json.loads(_dvc(project, "status", "--json", f"simulated@{study}"))

@@ -10,7 +10,8 @@ _STAT: Final = Path("/proc/stat")
 _COUNTED: Final = 8
 """user, nice, system, idle, iowait, irq, softirq, steal; what guests take is part of user's."""
 
-_IDLE: Final = (3, 4)
+_FREE: Final = (1, 3, 4)
+"""Idle, waiting for a drive, or at work that is `nice`: that gives way to what is measured."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class ProcessorTimes:
     all: int
 
     def busy_ratio_since(self, before: ProcessorTimes) -> float:
-        """Which part of the processors' time was used, or taken by other machines; 0 of none."""
+        """Which part of their time was used, but for niced work, or taken by other machines."""
         passed = self.all - before.all
         return (self.busy - before.busy) / passed if passed else 0.0
 
@@ -30,5 +31,5 @@ def read(stat: Path = _STAT) -> ProcessorTimes:
     """What has been counted until now. Raises OSError."""
     first = stat.read_text(encoding="ascii").partition("\n")[0]
     ticks = [int(word) for word in first.split()[1:][:_COUNTED]]
-    idle = sum(ticks[at] for at in _IDLE)
-    return ProcessorTimes(busy=sum(ticks) - idle, all=sum(ticks))
+    free = sum(ticks[at] for at in _FREE)
+    return ProcessorTimes(busy=sum(ticks) - free, all=sum(ticks))

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from harness.devices import scaling
 from harness.devices.profiles import SsdProfile
 from harness.errors import BadParameter, DiskFull, Interrupted, UnknownName
 from harness.experiments.base import Measurement, Scalar
-from harness.experiments.msdj_tpcc import calibrate, grid, model, pages
+from harness.experiments.msdj_tpcc import grid, model, pages
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import TRACE_ROWS, SimulatedBench
 
@@ -263,48 +262,11 @@ def test_a_run_that_is_cancelled_ends() -> None:
     timer.join()
 
 
-# --- calibration
-
-
-def published(folder: Path, waf_ratio: float) -> Path:
-    """A made-up table of one cell."""
-    header = "place,journal,mode,over,metric,value,use"
-    cell = f"Table 0,small,dj,,waf_ratio,{waf_ratio},fitted"
-    (folder / "msdj_tpcc.csv").write_text(f"{header}\n{cell}\n")
-    return folder
-
-
-def small_grid() -> grid.Parameters:
-    """One cell, on a drive that has a spare area even where the spare factor is the least."""
-    return parameters(
-        modes=["dj"],
-        journals=["128 MiB"],
-        device="1800 GB",
-        warm_up_s=75.0,
-        measured_s=40.0,
-        seeds=[1],
+def test_an_extent_that_holds_every_table_is_a_table_in_one_piece() -> None:
+    b = bench()
+    whole, larger, alternating = (
+        model.run_point(cell("dj", table_extent_bytes=size), {}, b).metrics["waf_ratio"]
+        for size in (64 << 30, 1 << 40, 4 << 20)
     )
-
-
-def test_calibration_finds_a_cell_that_it_is_given(tmp_path: Path) -> None:
-    b, p = bench(), small_grid()
-    (point,) = grid.points(p, b.devices)
-    truth = {"overprovision": "0.12"}
-    wanted = float(model.run_point(grid.Cell.of(point), truth, b).metrics["waf_ratio"])
-    found = calibrate.calibrate(p, b, published(tmp_path, wanted))
-    assert found.paper_waf_ratio == pytest.approx(wanted)
-    assert found.waf_ratio == pytest.approx(wanted, abs=0.01)
-    assert found.overprovision_ratio == pytest.approx(0.12, abs=0.02)
-    assert found.evaluations > 2
-    assert list(found.results.table.point) == [point.id]
-
-
-def test_calibration_refuses_a_cell_out_of_range(tmp_path: Path) -> None:
-    with pytest.raises(BadParameter, match="gives a WAF of 9"):
-        calibrate.calibrate(small_grid(), bench(), published(tmp_path, 9.0))
-
-
-def test_calibration_needs_the_cell_in_the_grid(tmp_path: Path) -> None:
-    p = parameters(modes=["msdj"])
-    with pytest.raises(BadParameter, match="the grid has no cell"):
-        calibrate.calibrate(p, bench(), published(tmp_path, 1.5))
+    assert whole == larger
+    assert whole != alternating

@@ -68,6 +68,7 @@ CELL = grid.Cell(
     device_bytes=256 * MIB,
     ageing_bytes=0,
     size_ratio_to_paper=1.0,
+    table_extent_bytes=4 * MIB,
     seed=1,
     doublewrite_on="device",
     filled_ratio=0.0,

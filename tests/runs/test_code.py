@@ -14,10 +14,14 @@ from conftest import REPOSITORY
 
 from harness import _core, experiments
 from harness.errors import DataFolderError
+from harness.paths import Project
 from harness.runs import code
 from harness.system import core_sources
+from harness.system.documents import read_yaml
+from harness.tiers.options import BenchParameters
 
 HARNESS = REPOSITORY / "harness"
+PROFILES = REPOSITORY / "hardware" / "profiles"
 SIMULATED = [name for name in experiments.names() if "simulated" in experiments.find(name).tiers]
 MEASURED = [
     (name, tier)
@@ -44,6 +48,11 @@ from harness.runs.session import Options, open_session
 
 name = sys.argv[1]
 executed = set()
+profiles = find_project().profiles
+def opened(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(str(profiles)):
+        executed.add(str(arguments[0]))
+sys.addaudithook(opened)
 with open_session(find_project(), name, "simulated", Options(scale="smoke")) as session:
     first = {}
     for point in session.points:  # one of each kind, and of each device
@@ -61,7 +70,7 @@ print("\\n".join(sorted(executed)))
 
 @pytest.mark.parametrize("name", SIMULATED)
 def test_whatever_a_run_executes_is_in_its_key(name: str) -> None:
-    """The oracle: which files' functions are called while a point of each kind is run."""
+    """The oracle: whose functions are called, and which profiles read, for a point of each kind."""
     done = subprocess.run(
         [sys.executable, "-c", TRACED, name],
         cwd=REPOSITORY,
@@ -72,10 +81,38 @@ def test_whatever_a_run_executes_is_in_its_key(name: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     executed = {path for path in done.stdout.splitlines() if path.startswith(str(HARNESS))}
+    read = {path for path in done.stdout.splitlines() if path.startswith(str(PROFILES))}
     assert executed, "the run executed nothing of ours"
+    assert read, "the run has no drive"
     experiment = experiments.find(name)
-    known = {str(path) for path in code.run_of(experiment, "simulated").files.values()}
+    run = code.run_of(experiment, "simulated")
+    known = {str(path) for path in run.files.values()}
     assert executed - {experiment_file(name)} <= known
+    assert read <= {str(path) for path in profiles_of(name, "simulated").values()}
+
+
+def profiles_of(name: str, tier: str) -> dict[str, Path]:
+    section = read_yaml((REPOSITORY / "params.yaml").read_text())[name][tier]
+    run = code.run_of(experiments.find(name), tier)
+    return code.profiles_of(PROFILES, run.words | code.words_of(section))
+
+
+@pytest.mark.parametrize(("name", "tier"), MEASURED)
+def test_a_measured_result_depends_on_the_drives_that_it_is_of(name: str, tier: str) -> None:
+    """And on no other: the profile of another study's drive may change without a run of hours."""
+    section = read_yaml((REPOSITORY / "params.yaml").read_text())[name][tier]
+    bench = BenchParameters.model_validate(section.get("bench", {}))
+    drives = {f"{profile}.yaml" for profile in bench.devices.values()}
+    assert set(profiles_of(name, tier)) == drives
+
+
+def test_who_lists_profiles_depends_on_all(tmp_path: Path) -> None:
+    for name in ("one.yaml", "hosts/two.yaml", "generic/three.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert list(code.profiles_of(tmp_path, {"two", "three"})) == ["hosts/two.yaml"]
+    lists = code.reached(["harness.experiments.device_models.data_sheets"]).words
+    assert list(code.profiles_of(tmp_path, lists)) == ["hosts/two.yaml", "one.yaml"]
 
 
 def experiment_file(name: str) -> str:
@@ -210,10 +247,12 @@ def test_a_core_of_other_sources_is_refused(tmp_path: Path) -> None:
 
 def test_the_digests_on_file_are_those_of_the_code() -> None:
     """Otherwise `dvc status` of a fresh clone speaks of code that nobody has."""
+    project = Project(REPOSITORY)
     for name in experiments.names():
-        for tier in experiments.find(name).tiers:
-            path = REPOSITORY / "data" / "code" / f"{name}.{tier}.json"
-            on_file = json.loads(path.read_text())
-            assert on_file["run"] == code.run_of(experiments.find(name), tier).digest(), (
-                f"{path.name}: run harness digests"
-            )
+        experiment = experiments.find(name)
+        wanted = {tier: code.of_tier(project, experiment, tier) for tier in experiment.tiers}
+        if experiment.agreement:
+            wanted["agreement"] = code.of_agreement(project, experiment)
+        for what, digests in wanted.items():
+            path = REPOSITORY / "data" / "code" / f"{name}.{what}.json"
+            assert json.loads(path.read_text()) == digests, f"{path.name}: run harness digests"

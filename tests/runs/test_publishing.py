@@ -93,17 +93,16 @@ def test_a_full_disk_below_the_report(
 
 @pytest.mark.root
 def test_a_full_disk_below_a_fingerprint(harness_here: Command, checkout: Project) -> None:
-    folder = checkout.root / "data" / "full"
-    folder.mkdir()
-    with full_tmpfs(folder, 4096) as full:
+    checkout.machines.mkdir()
+    with full_tmpfs(checkout.machines, 4096) as full:
         (full / "full").write_bytes(bytes(4096))
-        assert_one_line(harness_here("machine", str(full / "machine.json")), "no space left for")
+        assert_one_line(harness_here("machine", "emulated"), "no space left for")
         assert [path.name for path in full.iterdir()] == ["full"]
 
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    "arguments", [("report",), ("notebook", "00_start_here"), ("machine", "machine.json"), RUN]
+    "arguments", [("report",), ("notebook", "00_start_here"), ("machine", "emulated"), RUN]
 )
 def test_a_read_only_checkout(
     harness_command: Command, checkout: Project, arguments: tuple[str, ...]

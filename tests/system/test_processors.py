@@ -16,14 +16,14 @@ intr 12345
 """
 
 
-def test_idle_time_and_waiting_for_a_drive_are_not_busy(tmp_path: Path) -> None:
+def test_idle_time_waiting_for_a_drive_and_niced_work_are_not_busy(tmp_path: Path) -> None:
     file = tmp_path / "stat"
     file.write_text(STAT)
-    assert processors.read(file) == ProcessorTimes(busy=250, all=1000)
+    assert processors.read(file) == ProcessorTimes(busy=240, all=1000)
 
 
 def test_the_share_is_of_what_has_passed() -> None:
-    before, after = ProcessorTimes(250, 1000), ProcessorTimes(400, 1200)
+    before, after = ProcessorTimes(240, 1000), ProcessorTimes(390, 1200)
     assert after.busy_ratio_since(before) == pytest.approx(0.75)
     assert after.busy_ratio_since(after) == 0
 

@@ -15,7 +15,6 @@ from harness.experiments.base import Cost, DriveRole, Measurement, Point, Study
 from harness.experiments.msdj_tpcc import grid, model, real
 from harness.experiments.msdj_tpcc.agreement import AGREEMENT
 from harness.experiments.msdj_tpcc.benchmarks import BENCHMARKS
-from harness.experiments.msdj_tpcc.calibrate import CALIBRATION
 from harness.experiments.msdj_tpcc.elsewhere import ELSEWHERE
 from harness.tiers.base import Bench
 
@@ -57,6 +56,4 @@ class MsdjTpcc(Study):
         return Cost(int(expected.metrics["host_written_bytes"]), time_s)
 
 
-EXPERIMENT: Final = MsdjTpcc(
-    grid, agreement=AGREEMENT, calibration=CALIBRATION, benchmarks=BENCHMARKS
-)
+EXPERIMENT: Final = MsdjTpcc(grid, agreement=AGREEMENT, benchmarks=BENCHMARKS)

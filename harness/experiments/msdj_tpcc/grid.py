@@ -36,6 +36,11 @@ LEAST_REDO_BYTES: Final = 512 << 10
 LEAST_BUFFER_POOL_BYTES: Final = 8 << 20
 """Pages that 32 connections hold at a time, and as many again; servers of today refuse 5 MiB."""
 
+TABLE_EXTENT_BYTES: Final = 4 << 20
+"""By which a table's file grows: InnoDB adds four extents of 1 MiB at a time to one of 32 MiB and
+more (FSP_FREE_ADD). Tables that are loaded side by side, as tpcc-mysql's load.sh and ours do, then
+alternate on the device, and each erase block has some of all."""
+
 _LEAST_MEASURED_S: Final = 10.0
 _WAREHOUSE_BYTES: Final = 128 << 20
 _SYSTEM_BYTES: Final = 512 << 20
@@ -65,6 +70,7 @@ class Variant(BaseModel):
     page_cache: SizeText | None = None
     ageing: SizeText | None = None
     filled_ratio: float | None = Field(None, ge=0, le=1)
+    table_extent: SizeText | None = None
 
 
 class Parameters(BaseModel):
@@ -75,7 +81,8 @@ class Parameters(BaseModel):
     `page_cache`: memory besides the server's. `device`: the drive's size, if it is to be a smaller
     one that behaves alike. `ageing`: the region that is overwritten at random first, the whole
     drive if larger. `filled_ratio`: how much of the drive holds other data, which nobody touches,
-    before all that.
+    before all that. `table_extent`: of the modelled files, at the paper's size; see
+    TABLE_EXTENT_BYTES.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -96,6 +103,7 @@ class Parameters(BaseModel):
     device: SizeText | None = None
     ageing: SizeText
     filled_ratio: float = Field(0.0, ge=0, le=1)
+    table_extent: SizeText = format_bytes(TABLE_EXTENT_BYTES)
     seeds: list[int] = Field(default=[1], min_length=1)
     variants: dict[str, Variant] = {}
 
@@ -118,7 +126,8 @@ class Cell(base.Cell):
     this. `device_bytes`: of the drive, 0: as it is. `filled_ratio`: of the drive, which other data
     fills in order first; `ageing_bytes`: the region that is then overwritten at random. `warm_up_s`
     and `measured_s` are of the device's time. `page_cache_bytes`: of the host, besides the server's
-    own memory. `repetition`: which of the seeds it is, from 0; a variant has the first.
+    own memory. `table_extent_bytes`: at the paper's size. `repetition`: which of the seeds it is,
+    from 0; a variant has the first.
     """
 
     variant: str
@@ -137,13 +146,14 @@ class Cell(base.Cell):
     ageing_bytes: int
     filled_ratio: float
     size_ratio_to_paper: float
+    table_extent_bytes: int
     seed: int
     repetition: int = 0
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """As of any cell; results that are older than repetitions are the first."""
-        return super().read({"repetition": 0, **values})
+        """As of any cell; results of before there were repetitions or extents have the first."""
+        return super().read({"repetition": 0, "table_extent_bytes": TABLE_EXTENT_BYTES, **values})
 
 
 @dataclass(frozen=True)
@@ -236,6 +246,7 @@ def _setting(
         ageing_bytes=scaled(p.ageing),
         filled_ratio=p.filled_ratio,
         size_ratio_to_paper=p.size_ratio * p.ratio,
+        table_extent_bytes=parse_bytes(p.table_extent),
         seed=p.seeds[repetition],
         repetition=repetition,
     )

@@ -59,11 +59,6 @@ _LEAST_PAGE_CACHE_BYTES: Final = 1 << 20
 
 _APART: Final = ("journal", "doublewrite", "redo")
 
-_TABLE_EXTENT_BYTES: Final = 4 << 20
-"""By which a table's file grows: InnoDB adds four extents of 1 MiB at a time to one of 32 MiB and
-more (FSP_FREE_ADD). Tables that are loaded side by side, as tpcc-mysql's load.sh and ours do, then
-alternate on the device, and each erase block has some of all."""
-
 
 def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) -> Measurement:
     """One mode with one journal: ageing, load, warm-up, and the measured interval."""
@@ -184,7 +179,7 @@ def _drive(stack: ModelledStack, v: Cell, *, journal_stream: bool) -> SsdProfile
 def _extent_pages(device: DeviceProfile, v: Cell) -> int:
     """An erase block is to have as much of a table as at the paper's size."""
     ratio = v.size_ratio_to_paper if _shrunk_with_the_rest(device, v) else 1.0
-    return max(int(_TABLE_EXTENT_BYTES * ratio) // _PAGE_BYTES, 1)
+    return max(int(v.table_extent_bytes * ratio) // _PAGE_BYTES, 1)
 
 
 def _shrunk_with_the_rest(device: DeviceProfile, v: Cell) -> bool:

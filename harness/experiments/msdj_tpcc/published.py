@@ -12,9 +12,9 @@ _JOURNALS = ("small", "large")
 def numbers(published: Path) -> pd.DataFrame:
     """place, journal, mode, over, metric, value, use: one row per number.
 
-    `journal`: small (128 MB) or large (5 GB). `over`: the mode that a gain is over. `use`: fitted,
-    open, or withheld: held back until it was predicted, and never to be read by a fit. `published`
-    is the folder data/published.
+    `journal`: small (128 MB) or large (5 GB). `over`: the mode that a gain is over. `use`: open,
+    or withheld: held back until it was predicted. Nothing is fitted to any of them. `published` is
+    the folder data/published.
     """
     return pd.read_csv(published / "msdj_tpcc.csv", keep_default_na=False)
 
@@ -23,13 +23,6 @@ def waf(published: Path) -> dict[tuple[str, str], float]:
     """Table 1 by journal and mode; cells that are not on file are not there."""
     cells = numbers(published).query("metric == 'waf_ratio'")
     return {(row.journal, row.mode): float(row.value) for row in cells.itertuples()}
-
-
-def fitted_waf(published: Path) -> float:
-    """The one cell of table 1 that the drive's spare area is fitted to."""
-    rows = numbers(published)
-    (value,) = rows[(rows.metric == "waf_ratio") & (rows.use == "fitted")].value
-    return float(value)
 
 
 def tpmc(published: Path) -> dict[tuple[str, str], float]:
