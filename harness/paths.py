@@ -62,9 +62,6 @@ class Project:
     code = _Below("data/code")
     """What each study's results depend on, as digests."""
 
-    machines = _Below("data/machines")
-    """Which machine each study was measured on, by study and tier."""
-
     readme = _Below("README.md")
     """The first page."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from pathlib import Path
 
 from harness.drives import fingerprint
 from harness.errors import UnknownName
@@ -32,4 +33,9 @@ def write(project: Project, tier: str, studies: Collection[str] = ()) -> None:
             raise UnknownName(f"study of the {tier} pipeline", study, sorted(pipelines[tier]))
     data = (json.dumps(fingerprint.machine(), indent=1) + "\n").encode()
     for study in studies or pipelines[tier]:
-        write_atomically(project.machines / f"{study}.{tier}.json", data, make_folder=True)
+        write_atomically(folder(project) / f"{study}.{tier}.json", data, make_folder=True)
+
+
+def folder(project: Project) -> Path:
+    """Where these files lie."""
+    return project.root / "data" / "machines"

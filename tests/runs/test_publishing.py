@@ -12,6 +12,7 @@ import pytest
 from conftest import LITTLE, describe, full_tmpfs
 
 from harness.paths import Project
+from harness.runs import machines
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -93,8 +94,9 @@ def test_a_full_disk_below_the_report(
 
 @pytest.mark.root
 def test_a_full_disk_below_a_fingerprint(harness_here: Command, checkout: Project) -> None:
-    checkout.machines.mkdir()
-    with full_tmpfs(checkout.machines, 4096) as full:
+    folder = machines.folder(checkout)
+    folder.mkdir()
+    with full_tmpfs(folder, 4096) as full:
         (full / "full").write_bytes(bytes(4096))
         assert_one_line(harness_here("machine", "emulated"), "no space left for")
         assert [path.name for path in full.iterdir()] == ["full"]
