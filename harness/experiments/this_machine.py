@@ -15,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from harness.devices.profiles import load_device
+from harness.experiments.read_ahead import READ_AHEAD_KIB
 from harness.paths import Project
 from harness.system.files import write_atomically
 from harness.tiers.hardware import HardwareBench
@@ -75,7 +76,7 @@ def write_profile(
     page_cache = {
         "memory": plain(memory),
         "client_memory": plain("0 B"),
-        "read_ahead": plain("128 KiB"),
+        "read_ahead": plain(f"{READ_AHEAD_KIB} KiB"),
         "dirty_background": plain(dirty_ratio * _BACKGROUND),
         "dirty": plain(dirty_ratio * _STEERED),
         "queue_limit": plain(max(min(depth, most), least)),

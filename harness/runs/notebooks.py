@@ -48,7 +48,7 @@ def run(
             raise UnknownName(f"parameter of notebook {name}", min(given), [])
         return execute(project, name, {})
     drives = chosen_drives_of(study, chosen_drives) if chosen_drives else {}
-    wanted = asked.of_pipelines(project, {**drives, **given})
+    wanted = asked.of_pipelines(project, {**_only_tier(project, study), **drives, **given})
     chosen = choose(project, study, wanted.tier, wanted.options())
     place = place_of(
         project, study, chosen.tier, chosen.options, publish=wanted.publish and not chosen.why
@@ -56,6 +56,12 @@ def run(
     if place.notebook.parent == project.report:
         return execute(project, name, wanted.given())
     return execute(project, name, wanted.given(), place.notebook)
+
+
+def _only_tier(project: Project, study: str) -> dict[str, str]:
+    """The tier of a study that cannot be simulated: nobody has to ask for it."""
+    tiers = [tier for tier, studies in parameters.pipelines(project).items() if study in studies]
+    return {} if "simulated" in tiers else {"tier": tiers[0]}
 
 
 def execute(

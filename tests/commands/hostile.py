@@ -121,6 +121,7 @@ NAMES: Final = {
     "run --tier": tiers.names(),
     "run --scale": ["smoke", "small"],
     "agreement experiment": experiments.names(),
+    "machine tier": ["hardware", "emulated"],
     "probe record --script": ["block_io"],
     "calibrate drive --kind": ["hdd", "sata_ssd", "nvme_ssd"],
     "device create --profile": ["mx500", "seagate_250gb"],

@@ -29,6 +29,7 @@ from harness.dbms import loading, postgres, server_memory
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.errors import DataCorrupted
+from harness.experiments import read_ahead
 from harness.experiments.base import Measurement, Point
 from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
@@ -108,6 +109,7 @@ def run_point(
         )
     ) as device:
         with (
+            read_ahead.as_modelled(device),
             device.filesystem(
                 Ext4Spec(
                     size_bytes=file_system_bytes or needed_bytes(v),

@@ -33,6 +33,7 @@ from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.devices.model import waf_of
 from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError
+from harness.experiments import read_ahead
 from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import queries
 from harness.experiments.trim_fallocate.grid import Cell, Parameters
@@ -117,6 +118,7 @@ def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
     ):
         recordings = lease.new_folder(traces, "recording-")
         with (
+            read_ahead.as_modelled(device),
             device.filesystem(
                 Ext4Spec(
                     dirty_bytes=round(v.dirty_ratio * page_cache_bytes),
