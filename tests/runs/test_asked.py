@@ -17,7 +17,7 @@ from harness import lab
 from harness.commands import main
 from harness.errors import BadParameter, UnknownName
 from harness.paths import Project
-from harness.runs import asked, choice, parameters
+from harness.runs import asked, choice, notebooks, parameters
 from harness.runs.asked import Wanted
 from harness.runs.session import Options, open_session
 
@@ -144,6 +144,11 @@ def test_the_pipelines_ask_by_the_same_names(checkout: Project) -> None:
 @pytest.fixture
 def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+
+def test_a_study_that_only_one_tier_has_needs_no_tier_named(checkout: Project) -> None:
+    by_itself = {s: notebooks._only_tier(checkout, s) for s in ("msdj_crashes", "msdj_tpcc")}
+    assert by_itself == {"msdj_crashes": {"tier": "emulated"}, "msdj_tpcc": {}}
 
 
 def test_a_named_tier_is_that_tier(checkout: Project) -> None:
