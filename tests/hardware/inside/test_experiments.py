@@ -177,6 +177,7 @@ def tpcc(project: Project, name: str, journal: str, mode: str) -> Measurement:
         seed=1,
         doublewrite_on="device",
         filled_ratio=0.0,
+        table_extent_bytes=msdj_tpcc_grid.TABLE_EXTENT_BYTES,
     )
     with bench(project, name, journal) as made:
         return msdj_tpcc_real.run_point(cell, made, project.raw, small_warehouses=True)
