@@ -73,7 +73,7 @@ def complaints(found: dict[str, Any]) -> list[str]:
     """What is wrong with what a command line did."""
     said = found["said"]
     own = [line for line in said.splitlines() if line.startswith("harness: ")]
-    written = "data/machines/" if found["arguments"][:1] == ["machine"] else None
+    written = ("data/machines/",) if found["arguments"][:1] == ["machine"] else ()
     checks = {
         found["error"]: found["error"] == "",
         "a traceback": "Traceback" not in said,
@@ -81,7 +81,7 @@ def complaints(found: dict[str, Any]) -> list[str]:
         f"{len(own)} lines, or none": found["code"] != 2 or len(own) == 1 or "Error: " in said,
         f"it says {own}": all(character.isprintable() for line in own for character in line),
         f"changed {found['changed']}": all(
-            written is not None and f"{name}/".startswith(written) for name in found["changed"]
+            f"{name}/".startswith(written) for name in found["changed"]
         ),
     }
     return [wrong for wrong, holds in checks.items() if not holds]

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from conftest import loop_device
 
+from harness.drives.queue_settings import queue_settings
 from harness.experiments import read_ahead
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
@@ -32,11 +33,8 @@ def under_test(device: Path, *, modelled: bool) -> DeviceUnderTest:
 @pytest.fixture
 def once_on_a_disk(tmp_path: Path) -> Iterator[Path]:
     """A loop device with the read-ahead that one keeps from a disk (Linux 6.17)."""
-    with loop_device(tmp_path, 64 << 20) as device:
-        before = said(device).read_text()
-        said(device).write_text("2560")
+    with loop_device(tmp_path, 64 << 20) as device, queue_settings(device, {"read_ahead_kb": 2560}):
         yield device
-        said(device).write_text(before)
 
 
 @pytest.mark.root
