@@ -360,8 +360,9 @@ def test_notebooks_execute(harness_command: Command, checkout: Project) -> None:
     for path in sorted(checkout.notebooks.glob("*.ipynb")):
         done = harness_command("notebook", path.stem, timeout_s=600)
         assert done.returncode == 0, done.stderr[-3000:]
-        page = (checkout.report / f"{path.stem}.html").read_text()
-        assert "Traceback" not in page
+        page = Path(done.stdout.rpartition("executed: ")[2].strip())
+        assert page.parent == checkout.report
+        assert "Traceback" not in page.read_text()
     report = harness_command("report")
     assert report.returncode == 0, report.stderr
     assert "index.html" in report.stdout
