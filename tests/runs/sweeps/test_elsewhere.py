@@ -43,11 +43,21 @@ def test_jobs_are_as_long_as_their_data_lives() -> None:
     assert jobs[-1].requests * msdj._REQUEST_BYTES == 2 * spans[-1]
 
 
+def test_a_mail_server_with_streams_on_a_small_drive() -> None:
+    """Both drives are asked with the same writes; nothing programs less than the host writes."""
+    without, apart = msdj._mail_wafs(PM953, 2_500_000_000, 5 << 20)
+    assert without >= 1.0
+    assert apart >= 1.0
+    assert apart != without
+
+
 def test_a_drive_without_streams_or_a_disk_cannot_be_asked() -> None:
     with pytest.raises(BadParameter, match="streams"):
         msdj.endurance_gain(load_device(PROFILES, "crucial_mx500_250gb"))
     with pytest.raises(BadParameter, match="no streams"):
         msdj.endurance_gain(load_device(PROFILES, "seagate_250gb"))
+    with pytest.raises(BadParameter, match="streams"):
+        msdj.amplification_saved(load_device(PROFILES, "crucial_mx500_250gb"))
 
 
 def test_machines_with_the_same_drive_are_asked_once(
