@@ -155,7 +155,7 @@ def ranked(recorded: Recorded, names: Sequence[str] | None = None) -> pd.DataFra
     if back := set(chosen) & set(recorded.unknowns.held_back):
         raise BadParameter(f"{min(back)} was held back: no machine is chosen by it")
     away = gaps(recorded, chosen)
-    table = recorded.finished.set_index("machine").drop(columns=["state", "reason"])
+    table = recorded.finished.set_index("machine")[list(recorded.unknowns.unknowns)]
     table.insert(0, "of", len(chosen))
     table.insert(0, "inside", (away == 0).sum(axis=1))
     table.insert(0, "distance", np.sqrt((away**2).mean(axis=1)))

@@ -1,7 +1,8 @@
 """A sweep: a study on many machines, continued where it stopped, and published as Parquet.
 
-Only this process writes to the journal. What is published is made of the journal alone, machine by
-machine in their order: the same bytes however many workers there were, and whoever was killed.
+Only this process writes to the journal. What is published is made of the journal and of what is
+recorded in data/ of the same machines, machine by machine in their order: the same bytes however
+many workers there were, and whoever was killed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from harness.paths import Project
 from harness.runs import claims, parameters
 from harness.runs.journal import Entry
 from harness.runs.sweeps import journal as journals
-from harness.runs.sweeps import samples
+from harness.runs.sweeps import kept, samples
+from harness.runs.sweeps.kept import FINISHED, REFUSED, Kept
 from harness.runs.sweeps.machines import TIER, Machine, Maker
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.samples import Design
@@ -36,7 +38,7 @@ from harness.runs.sweeps.unknowns import Unknowns, Value, load
 from harness.runs.sweeps.work import Outcome, Work
 from harness.system.files import publication
 
-REFUSED: Final = "refused"
+_REFUSED: Final = "refused"
 """A remark in the journal: why the model cannot be such a machine."""
 
 
@@ -81,10 +83,25 @@ class Sweep:
         """Per machine, its points' keys in the grid's order."""
         return [[self.maker.key(machine, p) for p in machine.points] for machine in self.machines]
 
+    @cached_property
+    def kept(self) -> dict[int, Kept]:
+        """Number -> what is recorded in data/ of that machine."""
+        folder = place(self.project, self.study, self.maker.scale, self.asked.drawn, publish=True)
+        there = kept.read(folder, self._claims_digest)
+        found = {
+            machine.number: there.get(kept.points_digest(keys))
+            for machine, keys in zip(self.machines, self.keys, strict=True)
+        }
+        return {number: each for number, each in found.items() if each is not None}
+
+    @cached_property
+    def _claims_digest(self) -> str:
+        return kept.claims_digest(claims.load(self.project)[self.study].claims)
+
     def run(
         self, workers: int = 1, scheduler: str = "", say: Callable[[str], None] = print
     ) -> list[str]:
-        """Runs what the journal has not; returns what failed and should not have, in lines.
+        """Runs what neither journal nor record has; returns what failed and should not, in lines.
 
         Raises Interrupted on Ctrl-C, HarnessError if workers or scheduler are lost: what is
         finished is kept.
@@ -102,6 +119,8 @@ class Sweep:
         """Key -> a point to be run, once, and its line of the journal without what it will give."""
         todo: dict[str, tuple[Work, Entry]] = {}
         for machine, keys in zip(self.machines, self.keys, strict=True):
+            if machine.number in self.kept:
+                continue
             for point, key in zip(machine.points, keys, strict=True):
                 if key not in finished and key not in todo:
                     assert machine.parameters is not None
@@ -160,24 +179,29 @@ class Sweep:
         """All machines, a row each, and their claims' values: of those whose points are all there.
 
         Machines: `machine` (its number), a column for each unknown, `state` (finished, refused,
-        unfinished) and `reason`. Claims: `machine`, `claim`, `value` (NaN: the points that it needs
-        are not in the sweep).
+        unfinished), `reason` and `points` (a digest of their keys; empty: none). Claims:
+        `machine`, `claim`, `value` (NaN: the points that it needs are not in the sweep).
         """
         finished = self.journal.entries()
         rows, values = [], []
         with _Judge(self) as judge:
             for machine, keys in zip(self.machines, self.keys, strict=True):
-                entries = [finished.get(key) for key in keys]
-                state, reason = _state(machine, entries)
-                rows.append(
-                    {"machine": machine.number, **machine.values, "state": state, "reason": reason}
+                found = self.kept.get(machine.number) or judge.machine(
+                    machine, [finished.get(key) for key in keys]
                 )
-                if state == "finished":
-                    judged = judge.values([entry for entry in entries if entry is not None])
-                    values += [
-                        {"machine": machine.number, "claim": name, "value": value}
-                        for name, value in judged.items()
-                    ]
+                rows.append(
+                    {
+                        "machine": machine.number,
+                        **machine.values,
+                        "state": found.state,
+                        "reason": found.reason,
+                        "points": kept.points_digest(keys) if keys else "",
+                    }
+                )
+                values += [
+                    {"machine": machine.number, "claim": name, "value": value}
+                    for name, value in found.values.items()
+                ]
         frame = pd.DataFrame(values, columns=["machine", "claim", "value"])
         return pd.DataFrame(rows), frame.astype({"machine": "int64", "value": "float64"})
 
@@ -206,7 +230,8 @@ class Sweep:
             "design": self.asked.drawn,
             "seed": samples.SEED,
             "machines": len(machines),
-            **{state: int(states.get(state, 0)) for state in ("finished", "refused", "unfinished")},
+            **{state: int(states.get(state, 0)) for state in (FINISHED, REFUSED, "unfinished")},
+            "claims": self._claims_digest,
             "code": self.maker.code,
             "package": harness.__version__,
             "unknowns": self.unknowns.digest,
@@ -219,20 +244,8 @@ def place(project: Project, study: str, scale: str, design: Design, *, publish: 
     return below / "sweeps" / f"{study}.{scale}.{design}"
 
 
-def _state(machine: Machine, entries: Sequence[Entry | None]) -> tuple[str, str]:
-    if machine.refused:
-        return "refused", machine.refused
-    if None in entries:
-        return "unfinished", ""
-    reasons = (
-        str(entry.metrics[REFUSED]) for entry in entries if entry and REFUSED in entry.metrics
-    )
-    reason = next(reasons, "")
-    return ("refused", reason) if reason else ("finished", "")
-
-
 def _entry(point: Entry, outcome: Outcome, about: Mapping[str, Any]) -> Entry:
-    refused = {REFUSED: outcome.refused} if outcome.refused else {}
+    refused = {_REFUSED: outcome.refused} if outcome.refused else {}
     return replace(
         point,
         metrics={**outcome.metrics, **refused},
@@ -265,7 +278,19 @@ class _Judge:
     def __exit__(self, *error: object) -> None:
         self._judge.__exit__(*error)
 
-    def values(self, entries: Sequence[Entry]) -> dict[str, float | None]:
+    def machine(self, machine: Machine, entries: Sequence[Entry | None]) -> Kept:
+        """What a machine's points in the journal make of it; None: one is not there."""
+        if machine.refused:
+            return Kept(REFUSED, machine.refused, {})
+        there = [entry for entry in entries if entry is not None]
+        if len(there) < len(entries):
+            return Kept("unfinished", "", {})
+        reasons = (str(e.metrics[_REFUSED]) for e in there if _REFUSED in e.metrics)
+        if reason := next(reasons, ""):
+            return Kept(REFUSED, reason, {})
+        return Kept(FINISHED, "", self._values(there))
+
+    def _values(self, entries: Sequence[Entry]) -> dict[str, float]:
         """Claim -> value, of a machine's points."""
         as_paper = self._sweep.unknowns.as_paper
         rows = [
@@ -277,4 +302,5 @@ class _Judge:
             table["variant"] = table.variant.replace(dict.fromkeys(as_paper, claims.BASE))
         series = {entry.point: entry.series for entry in entries}
         self._judge.turn_to(Results(TIER, table, series, lambda _: None, scale=self._sweep.scale))
-        return {claim.id: self._judge.value(claim, claims.BASE, None) for claim in self._claims}
+        values = {claim.id: self._judge.value(claim, claims.BASE, None) for claim in self._claims}
+        return {name: float("nan") if v is None else float(v) for name, v in values.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ import yaml
 from conftest import make_checkout
 
 from harness.paths import Project
+from harness.runs.claims import Claim
+from harness.runs.sweeps import kept
 from harness.workloads.tpch import JoinInputs
 
 pytestmark = pytest.mark.builds  # processes by the dozen: not beside the quick tests
@@ -189,6 +192,54 @@ def test_the_same_bytes_from_one_two_and_three_workers_and_after_kills(
     assert published(toy) == whole.published
     assert len(keys(toy)) == len(set(keys(toy))) == 2 * (MACHINES + 1)
     assert left(toy) == []
+
+
+def test_what_is_recorded_is_not_run_again(whole: Whole, toy: Project) -> None:
+    """A clone of what somebody has published goes on where that ended."""
+    recorded = toy.root / "data" / "sweeps" / "toy.paper.sobol"
+    shutil.copytree(whole.project.build / "sweeps" / "toy.paper.sobol", recorded)
+    ran(toy)
+    assert lines(toy) == []
+    assert published(toy) == whole.published
+
+    with started(toy, *sweep(toy, machines=2 * MACHINES)) as process:
+        _, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    assert len(keys(toy)) == 2 * MACHINES  # two points of each new one
+    first = pd.read_parquet(toy.build / "sweeps" / "toy.paper.sobol" / "machines.parquet")
+    pd.testing.assert_frame_equal(
+        first.iloc[: MACHINES + 1], pd.read_parquet(recorded / "machines.parquet")
+    )
+
+
+def test_a_record_of_something_else_is_left_aside(whole: Whole, tmp_path: Path) -> None:
+    recorded = tmp_path / "toy.paper.sobol"
+    shutil.copytree(whole.project.build / "sweeps" / "toy.paper.sobol", recorded)
+    about = json.loads((recorded / "about.json").read_text())
+    machines = pd.read_parquet(recorded / "machines.parquet")
+    there = kept.read(recorded, about["claims"])
+    assert set(there) == set(machines.points)
+    assert {each.state for each in there.values()} == {"finished", "refused"}
+
+    assert kept.read(recorded, "of other claims") == {}
+    machines.loc[3, "state"] = "unfinished"
+    machines.to_parquet(recorded / "machines.parquet")
+    assert set(kept.read(recorded, about["claims"])) == set(machines.points.drop(3))
+    earlier = {name: value for name, value in about.items() if name != "claims"}
+    (recorded / "about.json").write_text(json.dumps(earlier))
+    assert kept.read(recorded, about["claims"]) == {}
+    assert kept.read(tmp_path / "nowhere", about["claims"]) == {}
+
+
+def test_a_machine_is_the_same_by_its_points_and_claims_by_what_they_ask_for() -> None:
+    assert kept.points_digest(["a", "b"]) != kept.points_digest(["b", "a"])
+    one = Claim(
+        id="a", place="p", statement="s", metric="select 1", published="1", expected=(0, 1), why="w"
+    )
+    same = one.model_copy(update={"expected": (2, 3)})
+    other = one.model_copy(update={"metric": "select 2"})
+    assert kept.claims_digest([one]) == kept.claims_digest([same])
+    assert kept.claims_digest([one]) != kept.claims_digest([other])
 
 
 def test_what_the_model_refuses_is_counted_with_its_reason(whole: Whole) -> None:
