@@ -240,6 +240,34 @@ def test_all_figures_are_drawn(results: Results) -> None:
     assert set(EXPERIMENT.figures(results)) == ALL
 
 
+def test_panels_that_share_an_axis_cut_nothing_off(results: Results) -> None:
+    """A limit that is set with the first panel's lines would hold for all the others."""
+    courses = {
+        "tpmc": ("tpmc_time_s", "tpmc_per_interval"),
+        "commits": ("commit_time_s", "commits_per_s", "commit_blocks", "commit_ms"),
+    }
+    table = results.table
+    size_of = dict(zip(table.point, table.journal_bytes, strict=True))
+    series = {
+        point: {
+            **own,
+            **{
+                name: [1.0, 2.0] if name.endswith("_time_s") else [0.0, float(size_of[point])]
+                for names in courses.values()
+                for name in names
+            },
+        }
+        for point, own in results.series.items()
+    }
+    drawn = figures.draw(Results("emulated", table, series, lambda _: None))
+    for name in courses:
+        lines = [(line, ax) for ax in drawn[name].axes for line in ax.lines]
+        assert lines
+        for line, ax in lines:
+            assert np.max(line.get_ydata()) <= ax.get_ylim()[1], name
+        assert {ax.get_ylim()[0] for ax in drawn[name].axes} == {0.0}
+
+
 def test_figures_without_their_points_are_left_out(results: Results) -> None:
     table = results.table
     some = table[(table.variant == grid.BASE) & (table["mode"] != "msdj")]

@@ -336,8 +336,8 @@ def _tpmc_over_time(
         for mode, (x, y) in curves.get(size, {}).items():
             _line(ax, mode, x / scale, y)
         ax.set_xlabel(f"time ({unit})")
-        ax.set_ylim(bottom=0)
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
+    row[0].set_ylim(bottom=0)  # of all of them, once their lines are there
     row[0].set_ylabel("TpmC of each interval")
     row[0].legend(fontsize="x-small", loc="lower left")
 
@@ -356,7 +356,8 @@ def _utilisation(base: pd.DataFrame) -> Figure | None:
         _bars(ax, drive, ".0f")
         _crosses(ax, drive, processors, "processors, all of the machine's")
         ax.set_title(_title(size), fontsize="small")
-        ax.set_ylim(0, 125)
+        ax.set_ylim(0, 125)  # room for the legend
+        ax.set_yticks(range(0, 101, 20))
     figure.axes[0].set_ylabel("busy (% of the time)")
     figure.axes[0].legend(fontsize="x-small", loc="upper left")
     return figure
@@ -381,9 +382,9 @@ def _commits(base: pd.DataFrame, results: Results) -> Figure | None:
         for ax, (name, title) in zip(row, _COMMITS.items(), strict=True):
             for mode, (x, y) in found[name][size].items():
                 _line(ax, mode, x, y)
-            ax.set_ylim(bottom=0)
             ax.set_title(f"{title}, {_title(size)}", fontsize="small")
     for ax in axes[-1]:
+        ax.set_ylim(bottom=0)  # of its column, once all lines are there
         ax.set_xlabel("time (s)")
     figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=3, loc="outside upper center")
     return figure

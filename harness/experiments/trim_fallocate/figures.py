@@ -204,8 +204,8 @@ def _two_traces(device: str, requests: Mapping[str, pd.DataFrame]) -> Figure:
             )
         ax.set_title(title)
         ax.set_xlabel("time (s)")
-        ax.set_ylim(bottom=0)
         ax.margins(x=0.02)
+    axes[0][0].set_ylim(bottom=0)  # of both, once all is drawn
     axes[0][0].set_ylabel("address (GB)")
     handles, labels = axes[0][1].get_legend_handles_labels()
     figure.legend(
