@@ -218,8 +218,8 @@ class MailServer:
             blocks.append(at)
             inside.append(transaction)
             at = self.next[at]
-            transaction = transaction[at != _NONE]
-            at = at[at != _NONE]
+            more = at != _NONE
+            at, transaction = at[more], transaction[more]
         self.size_bytes[files] = 0
         return np.concatenate(blocks), np.concatenate(inside)
 
@@ -268,8 +268,7 @@ class MailServer:
         self, blocks: Ints, file: Ints, transaction: Ints
     ) -> tuple[Ints, Ints, Ints, Ints]:
         """Blocks that touch, of one file, are one request: transaction, begin, blocks, kind."""
-        starts = np.flatnonzero(np.r_[True, (np.diff(blocks) != 1) | (np.diff(file) != 0)])
-        lengths = np.diff(np.r_[starts, len(blocks)])
+        starts, lengths = _touching(blocks, file)
         kinds = np.full(len(starts), int(Kind.DATA))
         return transaction[file[starts]], self.data.begin + blocks[starts], lengths, kinds
 
@@ -301,9 +300,15 @@ class MailServer:
         blocks = np.sort(np.concatenate([*home, np.empty(0, np.int64)]))
         kinds = np.digitize(blocks, [self.inodes.begin, self.directory.begin])
         kinds = np.array([Kind.BITMAPS, Kind.INODES, Kind.DIRECTORY], np.int64)[kinds]
-        starts = np.flatnonzero(np.r_[True, (np.diff(blocks) != 1) | (np.diff(kinds) != 0)])
-        starts = starts[: len(blocks)]
-        return blocks[starts], np.diff(np.r_[starts, len(blocks)]), kinds[starts]
+        starts, lengths = _touching(blocks, kinds)
+        return blocks[starts], lengths, kinds[starts]
+
+
+def _touching(blocks: Ints, of: Ints) -> tuple[Ints, Ints]:
+    """Where rows of blocks begin that follow each other and are of the same; how long each is."""
+    apart = (np.diff(blocks, prepend=_NONE - 1) != 1) | (np.diff(of, prepend=_NONE) != 0)
+    starts = np.flatnonzero(apart)
+    return starts, np.diff(starts, append=len(blocks))
 
 
 def _blocks_of(size_bytes: Ints) -> Ints:

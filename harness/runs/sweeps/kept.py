@@ -6,17 +6,16 @@ profiles, inputs and parameters; and its claims' values are taken if the claims 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import pandas as pd
+from typing import Final
 
 from harness.runs import code
 from harness.runs.claims import Claim
+from harness.runs.sweeps import recorded
+from harness.system.files import digest_of
 
 FINISHED: Final = "finished"
 REFUSED: Final = "refused"
@@ -37,14 +36,14 @@ class Kept:
 
 def points_digest(keys: Sequence[str]) -> str:
     """Of a machine's points, by their keys in the journal."""
-    return hashlib.sha256("\n".join(keys).encode()).hexdigest()
+    return digest_of((), "\n".join(keys))
 
 
 def claims_digest(claims: Sequence[Claim]) -> str:
     """Of what decides claims' values, beside results: what they ask for, and the code that asks."""
     asked = {claim.id: claim.metric for claim in claims}
     judges = code.reached([Claim.__module__]).digest()
-    return hashlib.sha256(json.dumps([asked, judges], sort_keys=True).encode()).hexdigest()
+    return digest_of((), json.dumps([asked, judges], sort_keys=True))
 
 
 def read(folder: Path, claims: str) -> dict[str, Kept]:
@@ -53,12 +52,10 @@ def read(folder: Path, claims: str) -> dict[str, Kept]:
     Empty if there is none, or one of other claims or an earlier version.
     """
     try:
-        about: Mapping[str, Any] = json.loads((folder / "about.json").read_text())
-        if about.get("claims") != claims:
-            return {}
-        machines = pd.read_parquet(folder / "machines.parquet")
-        values = pd.read_parquet(folder / "claims.parquet")
+        machines, values, about = recorded.tables(folder)
     except (OSError, ValueError):
+        return {}
+    if about.get("claims") != claims:
         return {}
     of_machine = {
         int(number): dict(zip(rows.claim, rows.value.astype(float), strict=True))

@@ -89,12 +89,20 @@ def held(claim: Claim, values: pd.Series[float]) -> pd.Series[float]:
     return values.between(low, high).astype(float).where(values.notna())
 
 
+def tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    """What `Sweep.publish` has written there: machines, claims' values, about.json.
+
+    Raises OSError or ValueError where that is not all there.
+    """
+    machines = pd.read_parquet(folder / "machines.parquet")
+    values = pd.read_parquet(folder / "claims.parquet")
+    return machines, values, json.loads((folder / "about.json").read_text())
+
+
 def read(project: Project, study: str, folder: Path) -> Recorded:
     """Of a folder that a sweep has published to. Raises BadParameter where there is none."""
     try:
-        machines = pd.read_parquet(folder / "machines.parquet")
-        values = pd.read_parquet(folder / "claims.parquet")
-        about = json.loads((folder / "about.json").read_text())
+        machines, values, about = tables(folder)
     except (OSError, ValueError) as error:
         raise BadParameter(
             f"{folder}: no sweep to be read there; `harness sweep {study}` makes one"
