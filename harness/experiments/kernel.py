@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+Version = tuple[int, int]
+"""Of a kernel: (3, 10)."""
+
+EMULATED: Final[Version] = (6, 18)
+"""Under which the emulated results that are published were measured. Between 4.7 and this one
+nothing has changed that the models look at, but for ext4's allocator."""
+
 WRITE_BACK_ROUND_S: Final = 0.1
 """After which write-back looks at the dirty ratio: HZ/10 in writeback_sb_inodes() of
 fs/fs-writeback.c, 3.10 to 6.18."""
@@ -21,3 +28,18 @@ def stream_goals(device_bytes: int, cpus: int) -> int:
     """
     groups = -(-device_bytes // _GROUP_BYTES)
     return min(cpus, -(-groups // _GROUPS_PER_GOAL))
+
+
+def page_cache_rules(version: Version) -> dict[str, bool]:
+    """What becomes active besides what is read twice, as parameters of `_core.PageCacheParameters`.
+
+    Until 4.7 a write is a use as a read is (bbddabe2e436, "only do access activations on reads").
+    Since 3.15 a page that comes back soon after it was evicted is active (a528910e12ec, "thrash
+    detection-based file cache sizing"), since 4.11 a dirty one that would be evicted (c55e8d035b28,
+    "move dirty pages out of the way until they're flushed").
+    """
+    return {
+        "refaults": version >= (3, 15),
+        "writes_are_uses": version < (4, 7),
+        "dirty_go_active": version >= (4, 11),
+    }

@@ -355,6 +355,131 @@ TEST(PageCacheMemory, TheOldestCleanBlockGoesFirst) {
   });
 }
 
+// 1024 blocks of memory, of which none comes unasked.
+PageCacheParameters one_by_one() {
+  PageCacheParameters p = eager();
+  p.read_ahead = kBlock;
+  return p;
+}
+
+TEST(PageCacheMemory, TheFirstUseDoesNotMoveABlock) {
+  World world(one_by_one());
+  world.run([&] {
+    const FileId file = world.on_device(1200);
+    world.cache.will_need(0, file, 0, 1024);
+    world.rest();
+    for (std::int64_t block = 1023; block >= 0; --block) world.read(file, block);
+    EXPECT_EQ(world.cache.active_blocks(), 0);
+    world.read(file, 1100);
+    // A request goes as it came: its first block is the oldest, although it was used last.
+    EXPECT_FALSE(world.cache.cached(file, 0));
+    EXPECT_TRUE(world.cache.cached(file, 1023));
+  });
+}
+
+TEST(PageCacheMemory, WhatIsReadTwiceOutlivesAScan) {
+  World world(one_by_one());
+  world.run([&] {
+    const FileId file = world.on_device(4000);
+    for (int round = 0; round < 2; ++round) {
+      for (std::int64_t block = 0; block < 300; ++block) world.read(file, block);
+    }
+    EXPECT_EQ(world.cache.active_blocks(), 300);
+    for (std::int64_t block = 300; block < 4000; ++block) world.read(file, block);
+    EXPECT_EQ(world.cached(file, 300), 300);
+  });
+}
+
+TEST(PageCacheMemory, AtMostHalfOfItIsActiveWhenRoomIsNeeded) {
+  World world(one_by_one());
+  world.run([&] {
+    const FileId file = world.on_device(1200);
+    for (int round = 0; round < 2; ++round) {
+      for (std::int64_t block = 0; block < 1024; ++block) world.read(file, block);
+    }
+    EXPECT_EQ(world.cache.active_blocks(), 1024);
+    for (std::int64_t block = 1024; block < 1124; ++block) world.read(file, block);
+    EXPECT_EQ(world.cache.active_blocks(), 512);
+    // The oldest of the active ones are the oldest of all then.
+    EXPECT_EQ(world.cached(file, 1024), 924);
+    EXPECT_FALSE(world.cache.cached(file, 99));
+    EXPECT_TRUE(world.cache.cached(file, 100));
+  });
+}
+
+// Gone while 100 others came and went: fewer than are active, or more.
+TEST(PageCacheMemory, WhatComesBackSoonIsActive) {
+  for (const bool refaults : {false, true}) {
+    for (const std::int64_t active : {90, 110}) {
+      PageCacheParameters p = one_by_one();
+      p.refaults = refaults;
+      World world(p);
+      world.run([&] {
+        const FileId file = world.on_device(4000);
+        for (int round = 0; round < 2; ++round) {
+          for (std::int64_t block = 0; block < active; ++block) world.read(file, block);
+        }
+        for (std::int64_t block = 1000; block < 2024 - active; ++block) world.read(file, block);
+        EXPECT_TRUE(world.cache.cached(file, 1000));
+        for (std::int64_t block = 3000; block < 3100; ++block) world.read(file, block);
+        EXPECT_FALSE(world.cache.cached(file, 1000));
+        world.read(file, 1000);
+        const bool is_active = world.cache.active_blocks() == active + 1;
+        EXPECT_EQ(is_active, refaults && active == 110) << active;
+        EXPECT_EQ(world.cache.active_blocks(), active + (is_active ? 1 : 0));
+      });
+    }
+  }
+}
+
+TEST(PageCacheMemory, AWriteIsAUseOnOldKernels) {
+  for (const bool writes_are_uses : {false, true}) {
+    PageCacheParameters p = one_by_one();
+    p.writes_are_uses = writes_are_uses;
+    World world(p);
+    world.run([&] {
+      const FileId file = world.cache.create();
+      world.write(file, 0, 100);
+      EXPECT_EQ(world.cache.active_blocks(), 0);
+      world.read(file, 0, 50);
+      EXPECT_EQ(world.cache.active_blocks(), writes_are_uses ? 50 : 0);
+      world.read(file, 0, 50);
+      EXPECT_EQ(world.cache.active_blocks(), 50);
+      world.write(file, 50, 50);
+      EXPECT_EQ(world.cache.active_blocks(), writes_are_uses ? 100 : 50);
+    });
+  }
+}
+
+// What would have gone, had it been clean, goes next when it is.
+TEST(PageCacheMemory, WrittenBackBlocksThatWouldHaveGoneGoNext) {
+  for (const bool dirty_go_active : {false, true}) {
+    PageCacheParameters p = lazy();
+    p.read_ahead = kBlock;
+    p.dirty_go_active = dirty_go_active;
+    World world(p);
+    world.run([&] {
+      const std::int64_t dirty = background_of(p);
+      const FileId file = world.on_device(1200);
+      const FileId written = world.cache.create();
+      world.write(written, 0, dirty);
+      for (std::int64_t block = 0; block < 1024; ++block) world.read(file, block);
+      EXPECT_EQ(world.cached(written, dirty), dirty);
+      EXPECT_EQ(world.cache.active_blocks(), dirty_go_active ? dirty : 0);
+      const FileId other = world.cache.create();
+      world.write(other, 0, 1);  // above the ratio: all that was written before goes home
+      world.rest();
+      EXPECT_EQ(world.cache.dirty_blocks(written), 0);
+      EXPECT_EQ(world.cached(written, dirty), dirty);
+      EXPECT_EQ(world.cache.active_blocks(), 0);
+      const std::int64_t clean = world.cached(file, 1200);
+      for (std::int64_t block = 1024; block < 1024 + dirty; ++block) world.read(file, block);
+      EXPECT_EQ(world.cached(written, dirty), 0);
+      EXPECT_EQ(world.cached(file, 1200), clean + dirty);
+    });
+  }
+}
+
 TEST(PageCacheMemory, WhatIsReadOftenDoesNotMakeTheCacheForgetItsSize) {
   PageCacheParameters p = eager();
   p.read_ahead = kBlock;
@@ -901,6 +1026,7 @@ class RandomWork {
       EXPECT_LE(world_.cache.dirty_blocks(), background_of(parameters_));
       for (FileId file = 0; file < kLasting; ++file) world_.cache.remove(file);
       EXPECT_EQ(world_.cache.resident_blocks(), 0);
+      EXPECT_EQ(world_.cache.active_blocks(), 0);
       EXPECT_EQ(world_.cache.dirty_blocks(), 0);
     });
   }
@@ -1017,6 +1143,8 @@ class RandomWork {
 
   void check() const {
     EXPECT_LE(world_.cache.resident_blocks(), world_.capacity);
+    EXPECT_GE(world_.cache.active_blocks(), 0);
+    EXPECT_LE(world_.cache.active_blocks(), world_.cache.resident_blocks());
     EXPECT_GE(world_.cache.dirty_blocks(), 0);
     const std::int64_t writing = world_.device.inside(Op::write, world_.machine->now()) / kBlock;
     EXPECT_LE(world_.cache.dirty_blocks() + writing, limit_of(parameters_) + kProcesses * kMost);
@@ -1038,6 +1166,9 @@ PageCacheParameters some_parameters(std::uint64_t seed) {
   p.queue_limit = 1 + static_cast<std::uint32_t>(random.below(128));
   p.read_ahead = (1 + static_cast<std::int64_t>(random.below(40))) * kBlock;
   p.memory = (600 + static_cast<std::int64_t>(random.below(3000))) * kBlock;
+  p.refaults = random.below(2) == 0;
+  p.writes_are_uses = random.below(2) == 0;
+  p.dirty_go_active = random.below(2) == 0;
   return p;
 }
 

@@ -22,6 +22,10 @@ void describe(V& v, PageCacheParameters& p) {
   v.optional("segment_bytes", p.segment, "a file is split into files of this size");
   v.optional("begin_bytes", p.begin, "where the file system begins on the device");
   v.optional("copy_cpu_ns", p.copy_cpu, "system call and copy, per block");
+  v.optional("refaults", p.refaults, "a block that comes back soon is active, since Linux 3.15");
+  v.optional("writes_are_uses", p.writes_are_uses, "as reads are, until Linux 4.7");
+  v.optional("dirty_go_active", p.dirty_go_active,
+             "where the oldest block is dirty, since Linux 4.11; to the young end before");
 }
 
 template <class V>

@@ -22,7 +22,11 @@ constexpr std::uint8_t kDirty = 2;    // must be written
 constexpr std::uint8_t kReading = 4;  // under way; `stamp` is the I/O
 constexpr std::uint8_t kWriting = 8;  // being written back
 constexpr std::uint8_t kMarker = 16;  // reading it starts the next window
-constexpr std::uint8_t kAll = 31;
+constexpr std::uint8_t kState = 31;
+constexpr std::uint8_t kUsed = 32;    // once since it is on its list
+constexpr std::uint8_t kActive = 64;  // on that list, or will be when it has been read
+constexpr std::uint8_t kGone = 128;   // evicted; `stamp` is the age at which
+constexpr std::uint8_t kGoes = 128;   // one that is cached: as soon as it has been written
 constexpr FileId kElsewhere = UINT32_MAX;
 constexpr Process kFlusher = UINT32_MAX;  // on whose behalf the kernel writes back
 constexpr std::int64_t kNowhere = -1;
@@ -72,7 +76,7 @@ struct PageCache::File {
   FileId id = 0;
   bool removed = false;
   std::vector<std::uint8_t> flags;    // by block
-  std::vector<std::uint32_t> stamps;  // by block: of its last touch
+  std::vector<std::uint32_t> stamps;  // by block: of its entry in a list
   std::vector<std::uint64_t> dirty;   // one bit per block
   std::vector<ReadAhead> read_ahead;  // by segment
   std::int64_t dirty_blocks = 0;
@@ -186,11 +190,13 @@ void PageCache::remove(FileId id) {
   File& file = *files_[id];
   if (file.ios == 0) {
     resident_ -= with(file.flags, kCached);
+    active_blocks_ -= with(file.flags, kActive);
   } else {
     for (std::uint8_t& flags : file.flags) {
       // What the device is busy with is forgotten when it has ended.
       if (flags & (kReading | kWriting)) continue;
       if (flags & kCached) --resident_;
+      if (flags & kActive) --active_blocks_;
       flags = 0;
     }
   }
@@ -204,7 +210,7 @@ void PageCache::remove(FileId id) {
 }
 
 // Of a removed file nothing is left once the device has ended with it. Stamps are never used twice,
-// so what `touched_` still says of it means no block of another file of the same name.
+// so what the lists still say of it means no block of another file of the same name.
 void PageCache::settle(FileId id) {
   File& file = *files_[id];
   if (!file.removed || file.ios > 0) return;
@@ -260,7 +266,7 @@ void PageCache::read(Process self, FileId id, std::int64_t begin, std::int64_t b
     block += now;
     file.read_ahead[at(segment)].read(block - 1 - segment * per_segment_);
   }
-  touch(id, begin, blocks);
+  use(file, begin, blocks);
 }
 
 // Until the block is there: starts reading it, or the window behind it, or waits.
@@ -356,14 +362,14 @@ void PageCache::start_io(Process self, FileId id, Op op, std::int64_t begin, con
   ++file.ios;
   if (op == Op::read) {
     make_room(blocks);
-    resident_ += blocks;
     counters_.device_read_blocks += static_cast<std::uint64_t>(blocks);
     cpu_[self] += machine_.parameters().submit_cpu + machine_.parameters().complete_cpu;
   } else {
     counters_.device_write_blocks += static_cast<std::uint64_t>(blocks);
   }
   if (op == Op::read) {
-    std::ranges::fill(file.row(begin, blocks), kReading);
+    arrive(file, begin, blocks, true);
+    change(file.row(begin, blocks), 0, kReading);
     std::fill_n(file.stamps.begin() + begin, blocks, io);
   } else {
     change(file.row(begin, blocks), kDirty, kWriting);
@@ -387,11 +393,10 @@ void PageCache::read_done(const Io& io) {
   File& file = *files_[io.file];
   const Flags row = file.row(io.begin, io.blocks);
   if (file.removed) {
-    std::ranges::fill(row, std::uint8_t{0});
-    resident_ -= io.blocks;
+    forget(row);
   } else {
     change(row, kReading, kCached);
-    touch(io.file, io.begin, io.blocks);
+    enlist(file, io.begin, io.blocks);
   }
   --file.ios;
   settle(io.file);
@@ -402,10 +407,10 @@ void PageCache::write_done(const Io& io) {
   File& file = *files_[io.file];
   const Flags row = file.row(io.begin, io.blocks);
   if (file.removed) {
-    std::ranges::fill(row, std::uint8_t{0});
-    resident_ -= io.blocks;
+    forget(row);
   } else {
     change(row, kWriting, 0);
+    if (any_of(row) & kGoes) rotate(file, io.begin, io.blocks);
     if (any_of(row) & kDirty) {
       for (std::int64_t block = io.begin; block < io.begin + io.blocks; ++block) {
         if (file.flags[at(block)] & kDirty) mark_dirty(file, block, 1);
@@ -431,66 +436,181 @@ void PageCache::write_done(const Io& io) {
   writing_back_ ? write_back() : begin_write_back();
 }
 
-void PageCache::touch(FileId id, std::int64_t begin, std::int64_t blocks) {
+void PageCache::forget(std::span<std::uint8_t> row) {
+  resident_ -= static_cast<std::int64_t>(row.size());
+  active_blocks_ -= with(row, kActive);
+  std::ranges::fill(row, std::uint8_t{0});
+}
+
+// To the young end of a list.
+void PageCache::push(Ring<Entry>& list, File& file, std::int64_t begin, std::int64_t blocks) {
   ++stamp_;
-  if (id != kElsewhere) {
-    File& file = *files_[id];
-    std::fill_n(file.stamps.begin() + begin, blocks, stamp_);
+  std::fill_n(file.stamps.begin() + begin, blocks, stamp_);
+  list.push_back({file.id, stamp_, begin, blocks});
+}
+
+// Blocks that come into memory, where none of them is: those that come back soon are active. They
+// were gone for as long as it takes to evict or activate as many as are active
+// (mm/workingset.c).
+void PageCache::arrive(File& file, std::int64_t begin, std::int64_t blocks, bool is_read) {
+  const Flags row = file.row(begin, blocks);
+  if (any_of(row) & kGone) {
+    const bool may_be_active = parameters_.refaults && (is_read || parameters_.writes_are_uses);
+    for (std::int64_t block = begin; block < begin + blocks; ++block) {
+      std::uint8_t& flags = file.flags[at(block)];
+      const bool is_soon = may_be_active && (flags & kGone) != 0 &&
+                           std::int64_t{age_ - file.stamps[at(block)]} <= active_blocks_;
+      flags = is_soon ? kActive : 0;
+      if (is_soon) {
+        ++active_blocks_;
+        ++age_;
+      }
+    }
   }
-  touched_.push_back({id, stamp_, begin, blocks});
+  resident_ += blocks;
+}
+
+// Blocks that have arrived, to the young ends of the lists that they are to be on.
+void PageCache::enlist(File& file, std::int64_t begin, std::int64_t blocks) {
+  for (std::int64_t block = begin; block < begin + blocks;) {
+    const std::uint8_t active = file.flags[at(block)] & kActive;
+    const std::int64_t n = leading(file.row(block, begin + blocks - block), kActive, active);
+    push(active ? active_ : inactive_, file, block, n);
+    block += n;
+  }
+}
+
+// The first use is noted, the second one makes a block active (mark_page_accessed() of mm/swap.c).
+void PageCache::use(File& file, std::int64_t begin, std::int64_t blocks) {
+  for (std::int64_t block = begin; block < begin + blocks;) {
+    constexpr std::uint8_t kLookedAt = kCached | kUsed | kActive;
+    const std::uint8_t is = file.flags[at(block)] & kLookedAt;
+    const Flags rest = file.row(block, begin + blocks - block);
+    const std::int64_t n = leading(rest, kLookedAt, is);
+    const Flags row = rest.first(at(n));
+    if (is == (kCached | kUsed)) {
+      change(row, kUsed, kActive);
+      active_blocks_ += n;
+      age_ += static_cast<std::uint32_t>(n);
+      push(active_, file, block, n);
+    } else if (is & kCached) {  // and not evicted meanwhile
+      change(row, 0, kUsed);
+    }
+    block += n;
+  }
 }
 
 void PageCache::read_elsewhere(std::int64_t blocks) {
   make_room(blocks);
   resident_ += blocks;
-  touch(kElsewhere, 0, blocks);
+  inactive_.push_back({kElsewhere, ++stamp_, 0, blocks});
 }
 
 void PageCache::make_room(std::int64_t blocks) {
   // Dirty blocks go round once: the limits keep them to a part of memory.
-  for (std::size_t left = touched_.size(); left > 0 && resident_ + blocks > capacity_; --left) {
-    const Touched oldest = touched_.front();
-    touched_.pop_front();
-    resident_ -= evict(oldest);
+  for (std::size_t left = written_.size() + inactive_.size() + active_.size();
+       left > 0 && resident_ + blocks > capacity_; --left) {
+    while (active_blocks_ > resident_ - active_blocks_ && !active_.empty()) deactivate();
+    Ring<Entry>& list = written_.empty() ? inactive_ : written_;
+    if (list.empty()) return;
+    const Entry oldest = list.front();
+    list.pop_front();
+    evict(oldest);
   }
 }
 
-std::int64_t PageCache::evict(const Touched& oldest) {
-  if (oldest.file == kElsewhere) return oldest.blocks;
+// The oldest active ones become the youngest of the others, used or not: nobody has them mapped
+// (shrink_active_list() of mm/vmscan.c).
+void PageCache::deactivate() {
+  const Entry oldest = active_.front();
+  active_.pop_front();
   File& file = *files_[oldest.file];
-  std::int64_t gone = 0;
-  std::int64_t kept = kNowhere;  // where a row of blocks that stay begins
   // The file may be gone, and another have its name.
   const std::int64_t end = std::min(oldest.begin + oldest.blocks, file.blocks());
+  const auto is_of_it = [&](std::int64_t block) {
+    const std::uint8_t flags = file.flags[at(block)];
+    return file.stamps[at(block)] == oldest.stamp && (flags & kCached) && (flags & kActive);
+  };
+  for (std::int64_t block = oldest.begin; block < end;) {
+    std::int64_t n = 0;
+    while (block + n < end && is_of_it(block + n)) ++n;
+    if (n > 0) {
+      change(file.row(block, n), kActive, 0);
+      active_blocks_ -= n;
+      push(inactive_, file, block, n);
+    }
+    block += n + 1;
+  }
+}
+
+void PageCache::evict(const Entry& oldest) {
+  if (oldest.file == kElsewhere) {
+    resident_ -= oldest.blocks;
+    return;
+  }
+  File& file = *files_[oldest.file];
+  std::int64_t kept = kNowhere;  // where a row of blocks that stay begins
+  const std::int64_t end = std::min(oldest.begin + oldest.blocks, file.blocks());
   const std::uint32_t* const stamps = file.stamps.data();
-  std::int64_t last_touched = 0;
+  std::int64_t on_it = 0;
   for (std::int64_t block = oldest.begin; block < end; ++block) {
-    last_touched += stamps[block] == oldest.stamp ? 1 : 0;
+    on_it += stamps[block] == oldest.stamp ? 1 : 0;
   }
-  if (last_touched == 0) return 0;
+  if (on_it == 0) return;
+  const auto goes = [&](std::int64_t begin, std::int64_t blocks) {
+    std::ranges::fill(file.row(begin, blocks), kGone);
+    std::fill_n(file.stamps.begin() + begin, blocks, age_);
+    age_ += static_cast<std::uint32_t>(blocks);
+    resident_ -= blocks;
+  };
+  // None of it was moved since, and all of it is clean.
   const Flags row = file.row(oldest.begin, end - oldest.begin);
-  // Nothing of it was used since, and all of it is clean.
-  if (last_touched == end - oldest.begin && leading(row, kAll, kCached) == last_touched) {
-    std::ranges::fill(row, std::uint8_t{0});
-    return last_touched;
+  if (on_it == end - oldest.begin && leading(row, kState, kCached) == on_it) {
+    goes(oldest.begin, on_it);
+    return;
   }
   for (std::int64_t block = oldest.begin; block < end; ++block) {
-    if (stamps[block] != oldest.stamp && kept == kNowhere) continue;  // younger by now: most are
-    std::uint8_t& flags = file.flags[at(block)];
+    if (stamps[block] != oldest.stamp && kept == kNowhere) continue;  // moved by now: most are
+    const std::uint8_t flags = file.flags[at(block)];
     const bool mine = stamps[block] == oldest.stamp && !(flags & kReading);
     const bool stays = mine && (flags & (kDirty | kWriting));
     if (stays && kept == kNowhere) kept = block;
     if (!stays && kept != kNowhere) {
-      touch(oldest.file, kept, block - kept);
+      keep(file, kept, block - kept);
       kept = kNowhere;
     }
-    if (mine && !stays && (flags & kCached)) {
-      flags = 0;
-      ++gone;
-    }
+    if (mine && !stays && (flags & kCached)) goes(block, 1);
   }
-  if (kept != kNowhere) touch(oldest.file, kept, end - kept);
-  return gone;
+  if (kept != kNowhere) keep(file, kept, end - kept);
+}
+
+// What would go, but for the device having to get it before: out of the way.
+void PageCache::keep(File& file, std::int64_t begin, std::int64_t blocks) {
+  const Flags row = file.row(begin, blocks);
+  if (parameters_.dirty_go_active) {
+    change(row, 0, kGoes | kActive);
+    active_blocks_ += blocks;
+    push(active_, file, begin, blocks);
+  } else {
+    change(row, 0, kGoes);
+    push(inactive_, file, begin, blocks);
+  }
+}
+
+// It has got it: before all others.
+void PageCache::rotate(File& file, std::int64_t begin, std::int64_t blocks) {
+  for (std::int64_t block = begin; block < begin + blocks;) {
+    constexpr std::uint8_t kLookedAt = kGoes | kDirty;
+    const std::uint8_t is = file.flags[at(block)] & kLookedAt;
+    const std::int64_t n = leading(file.row(block, begin + blocks - block), kLookedAt, is);
+    if (is == kGoes) {
+      const Flags row = file.row(block, n);
+      active_blocks_ -= with(row, kActive);
+      change(row, kGoes | kActive, 0);
+      push(written_, file, block, n);
+    }
+    block += n;
+  }
 }
 
 void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t blocks) {
@@ -506,7 +626,15 @@ void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t 
     }
   }
   make_room(blocks);  // now, since others may have taken it meanwhile
-  resident_ += blocks - with(row, kCached);
+  for (std::int64_t block = begin; block < begin + blocks;) {
+    const std::uint8_t is = file.flags[at(block)] & kCached;
+    const std::int64_t n = leading(file.row(block, begin + blocks - block), kCached, is);
+    if (!is) {
+      arrive(file, block, n, false);
+      enlist(file, block, n);
+    }
+    block += n;
+  }
   // The device does not get a block that it is busy with: write_done() sees to it.
   if (any_of(row) & (kDirty | kWriting)) {
     for (std::int64_t block = begin; block < begin + blocks; ++block) {
@@ -515,8 +643,8 @@ void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t 
   } else {
     mark_dirty(file, begin, blocks);
   }
-  change(row, kMarker, kCached | kDirty);
-  touch(id, begin, blocks);
+  change(row, kMarker | kGoes, kCached | kDirty);
+  if (parameters_.writes_are_uses) use(file, begin, blocks);
   places_.written(id);
   if (!writing_back_) begin_write_back();
   hold_back(self);

@@ -2,8 +2,14 @@
 // write-back in the background, writers held back, least recently used out first.
 //
 // Modelled, after the documentation of Linux (Documentation/sysctl/vm.txt, F. Wu's papers):
-//  - memory is shared by all files; reads and writes move blocks to the young end, the oldest clean
-//    block goes first, dirty ones have to be written before;
+//  - memory is shared by all files; blocks come onto the inactive list, of which the oldest clean
+//    one goes first; one that is used a second time is moved to the active list, which never is
+//    the longer one: its oldest go back;
+//  - a dirty block whose turn it is to go is put to that list's young end, since Linux 4.11
+//    (`dirty_go_active`) out of the way to the active list's, and goes next once it is written;
+//  - since Linux 3.15 (`refaults`) a block that comes back soon after it was evicted is active at
+//    once: soon, if no more were evicted and activated since than are active; until Linux 4.7
+//    (`writes_are_uses`) a write uses a block as a read does;
 //  - read-ahead per open file (read_ahead.hpp); it is not begun on a marker while the queue for
 //    reads is congested;
 //  - write-back starts when dirty blocks exceed the background ratio of memory, takes file after
@@ -16,12 +22,14 @@
 //  - a file's blocks get their place on the device when they are first written back, from the file
 //    system that the cache was given: ext4 (ext4.hpp), or `allocation` bytes at a time, one file's
 //    after the other's.
-// Not modelled: the age at which dirty blocks expire (30 s; they are written sooner here), the
-// active list's second chance, metadata of the file system.
+// Not modelled: the age at which dirty blocks expire (30 s; they are written sooner here), that the
+// kernel may begin to write when it finds dirty blocks only at the old end, folios of many pages,
+// metadata of the file system.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/ring.hpp"
@@ -44,6 +52,9 @@ struct PageCacheParameters {
   Bytes segment{1 << 30};
   Bytes begin;
   Nanos copy_cpu;
+  bool refaults = false;
+  bool writes_are_uses = false;
+  bool dirty_go_active = false;
 };
 
 struct PageCacheCounters {
@@ -85,6 +96,8 @@ class PageCache final : private host::IoOwner {
 
   [[nodiscard]] const PageCacheCounters& counters() const { return counters_; }
   [[nodiscard]] std::int64_t resident_blocks() const { return resident_; }
+  // Of these, on the active list.
+  [[nodiscard]] std::int64_t active_blocks() const { return active_blocks_; }
   [[nodiscard]] std::int64_t dirty_blocks() const { return dirty_; }
   [[nodiscard]] std::int64_t dirty_blocks(FileId file) const;
   // Files whose name is taken: that exist, or that the device is still busy with.
@@ -95,8 +108,8 @@ class PageCache final : private host::IoOwner {
   struct File;
   PageCache(host::Machine& machine, const PageCacheParameters& parameters,
             std::unique_ptr<FileSystem> own, FileSystem* places);
-  // So many blocks, young when they were touched last with this stamp.
-  struct Touched {
+  // So many blocks of a list, as long as they have this stamp.
+  struct Entry {
     FileId file;
     std::uint32_t stamp;
     std::int64_t begin;
@@ -120,9 +133,16 @@ class PageCache final : private host::IoOwner {
   void start_reads(host::Process self, FileId id, const ReadWindow& window);
   void start_io(host::Process self, FileId id, Op op, std::int64_t begin, const Place& place);
 
-  void touch(FileId id, std::int64_t begin, std::int64_t blocks);
+  void arrive(File& file, std::int64_t begin, std::int64_t blocks, bool is_read);
+  void enlist(File& file, std::int64_t begin, std::int64_t blocks);
+  void push(Ring<Entry>& list, File& file, std::int64_t begin, std::int64_t blocks);
+  void use(File& file, std::int64_t begin, std::int64_t blocks);
   void make_room(std::int64_t blocks);
-  std::int64_t evict(const Touched& oldest);
+  void deactivate();
+  void evict(const Entry& oldest);
+  void keep(File& file, std::int64_t begin, std::int64_t blocks);
+  void rotate(File& file, std::int64_t begin, std::int64_t blocks);
+  void forget(std::span<std::uint8_t> row);
 
   void hold_back(host::Process self);
   void mark_dirty(File& file, std::int64_t begin, std::int64_t blocks);
@@ -149,11 +169,15 @@ class PageCache final : private host::IoOwner {
   std::vector<std::unique_ptr<File>> files_;
   std::vector<FileId> free_files_;          // removed, and nothing of them under way
   std::vector<std::uint64_t> dirty_files_;  // one bit per file: it has dirty blocks
-  Ring<Touched> touched_;                   // oldest first
+  Ring<Entry> written_;                     // the inactive list's old end, before it
+  Ring<Entry> inactive_;                    // oldest first, as the next one
+  Ring<Entry> active_;
   std::uint32_t stamp_ = 0;
+  std::uint32_t age_ = 0;  // blocks that were evicted or activated
   std::int64_t resident_ = 0;
-  std::int64_t dirty_ = 0;    // and not being written
-  std::int64_t writing_ = 0;  // under write-back, whether written to again meanwhile or not
+  std::int64_t active_blocks_ = 0;  // of these
+  std::int64_t dirty_ = 0;          // and not being written
+  std::int64_t writing_ = 0;        // under write-back, whether written to again meanwhile or not
   std::vector<Io> ios_;
   std::vector<std::uint32_t> free_ios_;
   std::vector<host::Process> held_back_;

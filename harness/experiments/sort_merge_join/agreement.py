@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from harness.experiments import kernel
 from harness.experiments.base import Agreement, Runs
 from harness.experiments.beside import here_or_published
 from harness.experiments.sort_merge_join import model, real
@@ -98,7 +99,9 @@ def _simulated(
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
         cell = replace(Cell.read(point), repetition=0, size_ratio_to_paper=1.0)
-        result = model.simulate(machine, _query(point), cell, bench.cancel, cache_bytes, slowdown)
+        result = model.simulate(
+            machine, _query(point), cell, bench.cancel, cache_bytes, slowdown, kernel.EMULATED
+        )
     return model.metrics(result)
 
 

@@ -26,6 +26,9 @@ _TUPLE_BYTES: Final = 24 + 4
 
 _SECTOR_BYTES: Final = 512
 _LEAST_JOURNAL_BYTES: Final = 4 << 20
+_KERNEL: Final[kernel.Version] = (3, 19)
+"""Of the paper's Ubuntu 14.04.3, as its media install it: a prior, the paper does not say."""
+
 _NO_VARIANT: Final = Variant(why="")
 
 
@@ -106,12 +109,14 @@ def simulate(
     cancel: _core.Cancel,
     page_cache_bytes: int = 0,
     slowdown: float = 1.0,
+    version: kernel.Version = _KERNEL,
 ) -> dict[str, Any]:
     """`_core.run_sort_merge_joins` of that many clients on that stack.
 
     Of the cell count clients, size_ratio_to_paper (memory shrinks with the tables) and repetition.
     The page cache is what the host profile says, less what the clients take, unless it is given.
     `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
+    `version`: of the kernel.
     Raises BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
     host = stack.host
@@ -143,7 +148,7 @@ def simulate(
     memory_bytes = page_cache_bytes or _left_bytes(stack, query, v)
     # As many rounds of write-back in a sort as at the paper's size.
     round_s = kernel.WRITE_BACK_ROUND_S * v.size_ratio_to_paper / slowdown
-    cache = _page_cache(stack, memory_bytes, round_s)
+    cache = _page_cache(stack, memory_bytes, round_s, version)
     return _core.run_sort_merge_joins(
         stack.device_core,
         host.to_core(),
@@ -200,7 +205,7 @@ def _file_system(stack: ModelledStack, size_ratio: float) -> _core.Ext4Parameter
 
 
 def _page_cache(
-    stack: ModelledStack, memory_bytes: int, round_s: float
+    stack: ModelledStack, memory_bytes: int, round_s: float, version: kernel.Version
 ) -> _core.PageCacheParameters:
     cache = stack.host.page_cache
     assert cache is not None
@@ -216,6 +221,7 @@ def _page_cache(
         segment_bytes=cache.segment.value,
         copy_cpu_ns=cache.copy_cpu.value,
         begin_bytes=_begin_bytes(stack),
+        **kernel.page_cache_rules(version),
     )
 
 

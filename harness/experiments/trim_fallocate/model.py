@@ -25,6 +25,9 @@ _STEP_BYTES: Final = 2 * hash_batches.BLOCK_BYTES
 are 3 to 5 % more, times within 3 % (tests/experiments/test_trim_fallocate.py), and it takes twice
 as long."""
 
+_KERNEL: Final[kernel.Version] = (3, 10)
+"""Of the paper's CentOS 7.9, as its name has it: a prior, what was backported is not counted."""
+
 _RESERVED_FILES: Final = 18
 """Of max_files_per_process: 10 are kept back and 4 open before the first query (what PostgreSQL 15
 says at its start, at level debug2), and a backend has sockets, a latch and the table it reads."""
@@ -109,7 +112,7 @@ def simulate(
     result = _core.run_hash_joins(
         drive.to_core(),
         host.to_core(),
-        _page_cache(host, v, slowdown),
+        _page_cache(host, v, slowdown, kernel.EMULATED if recent else _KERNEL),
         _core.Ext4Parameters(
             cache_block_bytes=_STEP_BYTES,
             discard=discard,
@@ -186,7 +189,9 @@ def _device(stack: ModelledStack, v: Cell) -> SsdProfile:
     return scaling.scaled_to(profile, -(-size_bytes >> 20) << 20)
 
 
-def _page_cache(host: HostProfile, v: Cell, slowdown: float) -> _core.PageCacheParameters:
+def _page_cache(
+    host: HostProfile, v: Cell, slowdown: float, version: kernel.Version
+) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
     # The hash table's share of the memory, as at the paper's size: work_mem itself is not scaled.
@@ -208,6 +213,7 @@ def _page_cache(host: HostProfile, v: Cell, slowdown: float) -> _core.PageCacheP
         queue_limit=cache.queue_limit.value,
         segment_bytes=cache.segment.value,
         copy_cpu_ns=cache.copy_cpu.value * (_STEP_BYTES // hash_batches.BLOCK_BYTES),
+        **kernel.page_cache_rules(version),
     )
 
 
