@@ -6,22 +6,27 @@ another at the same depth: what the drive would have done under a host that take
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from harness.devices import live
-from harness.devices.live import LiveDevice, LiveSpec, recording
+from harness.devices.live import LiveDevice, LiveSpec, placement, recording
 from harness.devices.model import Device, Job
 from harness.devices.profiles import HddProfile, list_profiles, load_device
 from harness.errors import HarnessError
 from harness.goals import Goal
 from harness.paths import Project
+from harness.system import idle_states
 from harness.workloads import fio
 
 _COMMAND: Final = "make bench ONLY=live_device"
@@ -40,6 +45,8 @@ _FULL_SPEED: Final[dict[str, tuple[dict[str, str | int], str]]] = {
     "sequential 1 MiB writes": ({"rw": "write", "bs": "1m", "iodepth": 8}, ">= 1e9"),
 }
 _ALONE: Final[dict[str, str | int]] = {"rw": "randread", "bs": "4k", "ioengine": "psync"}
+_LOOKS: Final = 20_000_000
+_STALL_NS: Final = 20_000
 _MOST_SLOWDOWN: Final = {"disk": 1, "SATA": 2, "NVMe": 8}
 
 
@@ -53,13 +60,19 @@ def measure(project: Project, console: Console) -> Iterator[Goal]:
 
 
 def _full_speed(project: Project) -> Iterator[Goal]:
-    """What FUSE and loop device carry where the model takes no time."""
+    """What FUSE and loop device carry where the model takes no time, all of it on one processor."""
     spec = LiveSpec(
-        profile="samsung_980_1tb", profiles=project.profiles, size_bytes=4 * _GIB, speed="none"
+        profile="samsung_980_1tb",
+        profiles=project.profiles,
+        size_bytes=4 * _GIB,
+        speed="none",
+        placement="one-core",
     )
     samples: dict[str, list[float]] = {name: [] for name in _FULL_SPEED}
     alone_s = []
-    with live.created(spec) as device:
+    with _on(placement.processor()):
+        stalls = [_stalls() for _ in range(_RUNS)]
+    with idle_states.awake(), _on(placement.processor()), live.created(spec) as device:
         for _ in range(_RUNS):
             for name, (job, _goal) in _FULL_SPEED.items():
                 found = fio.run(device.path, {**_DIRECT, **job, **_LASTING})
@@ -69,8 +82,38 @@ def _full_speed(project: Project) -> Iterator[Goal]:
             alone_s.append(alone.busiest.latency_p50_ns / 1e9)
     for name, (_job, goal) in _FULL_SPEED.items():
         unit = "I/Os/s" if "random" in name else "bytes/s"
-        yield Goal(f"no delay: {name}", unit, goal, _COMMAND, samples[name])
-    yield Goal("no delay: a 4 KiB read alone, p50", "s", "<= 10e-6", _COMMAND, alone_s)
+        yield Goal(f"no delay, one processor: {name}", unit, goal, _COMMAND, samples[name])
+    yield Goal(
+        "no delay, one processor: a 4 KiB read alone, p50", "s", "<= 10e-6", _COMMAND, alone_s
+    )
+    per_s = [count for count, _ratio in stalls]
+    yield Goal("this machine: stalls of more than 20 us", "per s", "", _COMMAND, per_s)
+    yield Goal(
+        "this machine: time in these", "ratio", "", _COMMAND, [ratio for _count, ratio in stalls]
+    )
+
+
+@contextlib.contextmanager
+def _on(processor: int) -> Iterator[None]:
+    """Our process, and what it starts, on that processor while the block runs."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {processor})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _stalls() -> tuple[float, float]:
+    """How often per second a loop that reads the clock stands still, and for what part of time.
+
+    Whatever does that (timer, hypervisor, interrupts) makes replies late on any way to a device.
+    """
+    times = np.fromiter((time.perf_counter_ns() for _ in range(_LOOKS)), np.int64, _LOOKS)
+    gaps = np.diff(times)
+    whole_ns = int(times[-1] - times[0])
+    long = gaps[gaps > _STALL_NS]
+    return len(long) * 1e9 / whole_ns, float(long.sum()) / whole_ns
 
 
 _DIRECT: Final[dict[str, str | int]] = {"direct": 1, "ioengine": "io_uring", "randrepeat": 0}
