@@ -9,7 +9,7 @@ import pandas as pd
 import scipy
 
 from harness.runs.sweeps import sensitivity
-from harness.runs.sweeps.recorded import Recorded
+from harness.runs.sweeps.recorded import Recorded, is_in
 
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
@@ -19,6 +19,8 @@ NOT_REACHED: Final = "not reached"
 UNDECIDED: Final = "undecided"
 """On so many of too few machines that it may be robust."""
 NOT_JUDGED: Final = "not judged"
+ANOTHER_SCALE: Final = "of another scale"
+"""The default machine says something else at the pipeline's scale: nothing of the machines' own."""
 
 _ROBUST_RATIO: Final = 0.8
 _OUT_OF_REACH_RATIO: Final = 0.05
@@ -28,7 +30,8 @@ _DECIDING: Final = 2
 def shares(recorded: Recorded) -> pd.DataFrame:
     """A row per claim: `machines` that were drawn and have a value, `holds`, `share_ratio` with its
     95 % interval `lowest_ratio` to `highest_ratio` (Wilson), the default machine's `default_value`
-    and `default_holds` (None: it has none), `fitted` and `held_back`.
+    and `default_holds` (None: it has none), its `pipeline_value` at the pipeline's scale, whether
+    that is on another side of the range (`another_scale`), `fitted` and `held_back`.
 
     An evenly spread sample's share is nearer to the truth than a random one's: the interval is on
     the safe side.
@@ -49,9 +52,9 @@ def shares(recorded: Recorded) -> pd.DataFrame:
                 "lowest_ratio": low,
                 "highest_ratio": high,
                 "default_value": value,
-                "default_holds": None
-                if value is None
-                else claim.expected[0] <= value <= claim.expected[1],
+                "default_holds": None if value is None else is_in(claim, value),
+                "pipeline_value": recorded.pipeline.get(name),
+                "another_scale": name in recorded.of_another_scale,
                 "fitted": claim.fitted,
                 "held_back": name in recorded.unknowns.held_back,
             }
@@ -67,9 +70,13 @@ def _wilson(count: int, total: int) -> tuple[float, float]:
 
 
 def verdict(share: pd.Series) -> str:
-    """Of a row of `shares`: robust, undecided, fragile, not reached, out of reach, not judged."""
+    """Of a row of `shares`: robust, undecided, fragile, not reached, out of reach, not judged, of
+    another scale.
+    """
     if not share.machines:
         return NOT_JUDGED
+    if share.another_scale:
+        return ANOTHER_SCALE
     if not share.holds:
         return OUT_OF_REACH if share.highest_ratio <= _OUT_OF_REACH_RATIO else NOT_REACHED
     if share.lowest_ratio >= _ROBUST_RATIO:
@@ -93,6 +100,11 @@ def lines(recorded: Recorded) -> pd.DataFrame:
 def _line(share: pd.Series, found: str, on: list[str]) -> str:
     if found == NOT_JUDGED:
         return "not judged: the points or the scale that it needs are not in this sweep"
+    if found == ANOTHER_SCALE:
+        return (
+            f"of another scale: on the default machine {share.default_value:.3g} here, "
+            f"{share.pipeline_value:.3g} at the pipeline's, on another side of the claim's bounds"
+        )
     if not share.holds:
         most = _percent(share.highest_ratio)
         return f"{found}: in none of {share.machines} machines (at most {most})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,17 @@ from harness.runs.sweeps.unknowns import Unknowns
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """A sweep's tables, as `Sweep.table` gives them. Each is its own: what is derived is kept."""
+    """A sweep's tables, as `Sweep.table` gives them. Each is its own: what is derived is kept.
+
+    `pipeline`: what the default machine's claims are at the pipeline's scale, where that is known.
+    """
 
     unknowns: Unknowns
     claims: Mapping[str, Claim]
     machines: pd.DataFrame
     values: pd.DataFrame
     about: Mapping[str, Any]
+    pipeline: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def finished(self) -> pd.DataFrame:
@@ -76,11 +80,33 @@ class Recorded:
         found = samples.shares(self.unknowns, [{str(k): v for k, v in r.items()} for r in rows])
         return pd.DataFrame(found, index=self.finished.machine, columns=names)
 
+    @cached_property
+    def of_another_scale(self) -> list[str]:
+        """Claims of which the default machine says something else at the pipeline's scale.
+
+        Of these a sweep says what its scale does, not what its machines do.
+        """
+        return [
+            name
+            for name, claim in self.claims.items()
+            if name in self.default
+            and name in self.pipeline
+            and is_in(claim, self.default[name]) != is_in(claim, self.pipeline[name])
+        ]
+
     @property
     def judged(self) -> list[str]:
-        """Claims that have a value on every finished machine."""
+        """Claims with a value on every finished machine, and that the scale does not decide."""
+        if not len(self.by_claim):
+            return []
         there = self.by_claim.notna().all()
-        return [name for name in self.claims if there[name]] if len(self.by_claim) else []
+        return [n for n in self.claims if there[n] and n not in self.of_another_scale]
+
+
+def is_in(claim: Claim, value: float) -> bool:
+    """Whether a value is in a claim's range."""
+    low, high = claim.expected
+    return low <= value <= high
 
 
 def held(claim: Claim, values: pd.Series[float]) -> pd.Series[float]:
@@ -113,7 +139,9 @@ def read(project: Project, study: str, folder: Path) -> Recorded:
         raise BadParameter(
             f"{folder}: was swept over other unknowns than there are now: run it again"
         )
-    return Recorded(mine, known, machines, values, about)
+    whole = claims.published_verdicts(project, study, "simulated")
+    pipeline = {name: each["value"] for name, each in whole.items() if each["value"] is not None}
+    return Recorded(mine, known, machines, values, about, pipeline)
 
 
 def found(project: Project) -> dict[str, Path]:

@@ -23,11 +23,16 @@ _VERDICTS: Final = (
     answers.FRAGILE,
     answers.NOT_REACHED,
     answers.OUT_OF_REACH,
+    answers.ANOTHER_SCALE,
     answers.NOT_JUDGED,
 )
 _STATES: Final = ("finished", "refused", "unfinished")
 _COLOURS: Final = dict(
-    zip(_VERDICTS, ("#4d7f3c", "#3f9a96", "#c08a1e", "#8a5fa8", "#b5542c", "0.7"), strict=True)
+    zip(
+        _VERDICTS,
+        ("#4d7f3c", "#3f9a96", "#c08a1e", "#8a5fa8", "#b5542c", "0.85", "0.7"),
+        strict=True,
+    )
 )
 
 
@@ -86,8 +91,10 @@ class Sweep:
         axes.invert_yaxis()
         axes.set_xlim(-0.02, 1.06)
         axes.set_xlabel("share of plausible machines in which the claim holds, 95 % interval")
-        note = "a star: it holds on the machine that the pipeline runs"
-        return _image(plots.stamp(figure, f"tier: simulated, {self.origin}", [note]))
+        notes = ["a star: it holds on the machine that the pipeline runs"]
+        if table.another_scale.any():
+            notes.append("grey: that machine says something else at the pipeline's scale")
+        return _image(plots.stamp(figure, f"tier: simulated, {self.origin}", notes))
 
     def decides(self) -> pd.DataFrame:
         """Per unknown how many claims it decides alone, which, and what the paper's words exclude:

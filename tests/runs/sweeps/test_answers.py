@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,20 @@ def test_a_line_for_each_claim() -> None:
     most = swept({"most": (lambda a, b, c: a, 0, 0.85)}, 31)
     assert answers.lines(most).verdict[0] == answers.UNDECIDED
     assert "of 255 machines" in lines.line["always"]
+
+
+def test_what_the_scale_decides_says_nothing_of_machines() -> None:
+    formulas: dict[str, tuple[Formula, float, float]] = {
+        "same": (lambda a, b, c: a, 0, 0.6),
+        "other": (lambda a, b, c: a, 0, 0.6),
+        "unknown": (lambda a, b, c: a, 0, 0.6),
+    }
+    here = replace(swept(formulas), pipeline={"same": 0.2, "other": 13.9})
+    lines = answers.lines(here).set_index("claim")
+    assert lines.verdict["same"] == lines.verdict["unknown"] == answers.FRAGILE
+    assert lines.verdict["other"] == answers.ANOTHER_SCALE
+    assert "0.5 here, 13.9 at the pipeline's" in lines.line["other"]
+    assert here.judged == ["same", "unknown"]
 
 
 def test_what_decides_is_told_from_what_does_not() -> None:
