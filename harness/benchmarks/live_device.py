@@ -136,7 +136,8 @@ def _all_profiles(project: Project, console: Console) -> Iterator[Goal]:
         "profile", "slowdown", "op", "depth", "latency", "p99", "throughput", "valid", box=None
     )
     for name in list_profiles(project.profiles):
-        points, kind = _profile_points(project, name), _kind(project, name)
+        kind = _kind(project, name)
+        points = _profile_points(project, name, disk=kind == "disk")
         for p in points:
             table.add_row(
                 name,
@@ -183,8 +184,7 @@ def _profile_figures(name: str, points: list[_Point], most_slowdown: int) -> Ite
     yield Goal(f"{name}: invalid runs", "runs", "== 0", _COMMAND, [float(len(invalid))])
 
 
-def _profile_points(project: Project, name: str) -> list[_Point]:
-    disk = isinstance(load_device(project.profiles, name), HddProfile)
+def _profile_points(project: Project, name: str, *, disk: bool) -> list[_Point]:
     spec = LiveSpec(
         profile=name,
         profiles=project.profiles,

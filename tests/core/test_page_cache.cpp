@@ -83,6 +83,12 @@ class World {
   void read(FileId file, std::int64_t begin, std::int64_t blocks = 1) {
     cache.read(0, file, begin, blocks);
   }
+  // One block after the other, and all of that so many times.
+  void read_each(FileId file, std::int64_t begin, std::int64_t end, int rounds = 1) {
+    for (int round = 0; round < rounds; ++round) {
+      for (std::int64_t block = begin; block < end; ++block) read(file, block);
+    }
+  }
   // Of so many blocks, all on the device and none in the cache; nothing of it was recorded.
   FileId on_device(std::int64_t blocks) {
     const FileId file = cache.create();
@@ -157,7 +163,7 @@ TEST(PageCacheRead, WithoutReadAheadEveryBlockIsAMiss) {
   World world(p);
   world.run([&] {
     const FileId file = world.on_device(100);
-    for (std::int64_t block = 0; block < 100; ++block) world.read(file, block);
+    world.read_each(file, 0, 100);
   });
   EXPECT_EQ(world.cache.counters().missed_blocks, 100U);
   EXPECT_EQ(world.device.of(Op::read).size(), 100U);
@@ -183,7 +189,7 @@ TEST(PageCacheRead, ReadAheadEndsWithTheSegment) {
   World world(p);
   world.run([&] {
     const FileId file = world.on_device(200);
-    for (std::int64_t block = 0; block < 50; ++block) world.read(file, block);
+    world.read_each(file, 0, 50);
     world.rest();
     EXPECT_EQ(world.cached(file, 200), 50);
     world.read(file, 50);
@@ -197,7 +203,7 @@ TEST(PageCacheRead, ReadAheadEndsWithTheFile) {
   World world(eager());
   world.run([&] {
     const FileId file = world.on_device(30);
-    for (std::int64_t block = 0; block < 30; ++block) world.read(file, block);
+    world.read_each(file, 0, 30);
     world.rest();
   });
   EXPECT_EQ(world.device.bytes(Op::read), 30 * kBlock);
@@ -210,7 +216,7 @@ TEST(PageCacheRead, ACongestedQueueHoldsReadAheadBack) {
     World world(p);
     world.run([&] {
       const FileId file = world.on_device(512);
-      for (std::int64_t block = 0; block < 512; ++block) world.read(file, block);
+      world.read_each(file, 0, 512);
     });
     return world.cache.counters().missed_blocks;
   };
@@ -294,7 +300,7 @@ TEST(PageCacheWillNeed, DoesNotWaitAndIsNotReadTwice) {
     EXPECT_EQ(world.device.bytes(Op::read), 250 * kBlock);
     world.rest();
     const Nanos ready = world.machine->now();
-    for (std::int64_t block = 50; block < 300; ++block) world.read(file, block);
+    world.read_each(file, 50, 300);
     EXPECT_EQ(world.machine->now(), ready);
     EXPECT_EQ(world.cache.counters().missed_blocks, 0U);
     EXPECT_EQ(world.device.bytes(Op::read), 250 * kBlock);
@@ -342,7 +348,7 @@ TEST(PageCacheMemory, TheOldestCleanBlockGoesFirst) {
   World world(p);
   world.run([&] {
     const FileId file = world.on_device(1200);
-    for (std::int64_t block = 0; block < 1024; ++block) world.read(file, block);
+    world.read_each(file, 0, 1024);
     world.read(file, 0);  // young again
     EXPECT_EQ(world.cached(file, 1200), 1024);
     for (std::int64_t more = 0; more < 100; ++more) {
@@ -381,11 +387,9 @@ TEST(PageCacheMemory, WhatIsReadTwiceOutlivesAScan) {
   World world(one_by_one());
   world.run([&] {
     const FileId file = world.on_device(4000);
-    for (int round = 0; round < 2; ++round) {
-      for (std::int64_t block = 0; block < 300; ++block) world.read(file, block);
-    }
+    world.read_each(file, 0, 300, 2);
     EXPECT_EQ(world.cache.active_blocks(), 300);
-    for (std::int64_t block = 300; block < 4000; ++block) world.read(file, block);
+    world.read_each(file, 300, 4000);
     EXPECT_EQ(world.cached(file, 300), 300);
   });
 }
@@ -394,11 +398,9 @@ TEST(PageCacheMemory, AtMostHalfOfItIsActiveWhenRoomIsNeeded) {
   World world(one_by_one());
   world.run([&] {
     const FileId file = world.on_device(1200);
-    for (int round = 0; round < 2; ++round) {
-      for (std::int64_t block = 0; block < 1024; ++block) world.read(file, block);
-    }
+    world.read_each(file, 0, 1024, 2);
     EXPECT_EQ(world.cache.active_blocks(), 1024);
-    for (std::int64_t block = 1024; block < 1124; ++block) world.read(file, block);
+    world.read_each(file, 1024, 1124);
     EXPECT_EQ(world.cache.active_blocks(), 512);
     // The oldest of the active ones are the oldest of all then.
     EXPECT_EQ(world.cached(file, 1024), 924);
@@ -416,12 +418,10 @@ TEST(PageCacheMemory, WhatComesBackSoonIsActive) {
       World world(p);
       world.run([&] {
         const FileId file = world.on_device(4000);
-        for (int round = 0; round < 2; ++round) {
-          for (std::int64_t block = 0; block < active; ++block) world.read(file, block);
-        }
-        for (std::int64_t block = 1000; block < 2024 - active; ++block) world.read(file, block);
+        world.read_each(file, 0, active, 2);
+        world.read_each(file, 1000, 2024 - active);
         EXPECT_TRUE(world.cache.cached(file, 1000));
-        for (std::int64_t block = 3000; block < 3100; ++block) world.read(file, block);
+        world.read_each(file, 3000, 3100);
         EXPECT_FALSE(world.cache.cached(file, 1000));
         world.read(file, 1000);
         const bool is_active = world.cache.active_blocks() == active + 1;
@@ -463,7 +463,7 @@ TEST(PageCacheMemory, WrittenBackBlocksThatWouldHaveGoneGoNext) {
       const FileId file = world.on_device(1200);
       const FileId written = world.cache.create();
       world.write(written, 0, dirty);
-      for (std::int64_t block = 0; block < 1024; ++block) world.read(file, block);
+      world.read_each(file, 0, 1024);
       EXPECT_EQ(world.cached(written, dirty), dirty);
       EXPECT_EQ(world.cache.active_blocks(), dirty_go_active ? dirty : 0);
       const FileId other = world.cache.create();
@@ -473,7 +473,7 @@ TEST(PageCacheMemory, WrittenBackBlocksThatWouldHaveGoneGoNext) {
       EXPECT_EQ(world.cached(written, dirty), dirty);
       EXPECT_EQ(world.cache.active_blocks(), 0);
       const std::int64_t clean = world.cached(file, 1200);
-      for (std::int64_t block = 1024; block < 1024 + dirty; ++block) world.read(file, block);
+      world.read_each(file, 1024, 1024 + dirty);
       EXPECT_EQ(world.cached(written, dirty), 0);
       EXPECT_EQ(world.cached(file, 1200), clean + dirty);
     });
@@ -486,9 +486,7 @@ TEST(PageCacheMemory, WhatIsReadOftenDoesNotMakeTheCacheForgetItsSize) {
   World world(p);
   world.run([&] {
     const FileId file = world.on_device(1200);
-    for (int round = 0; round < 10; ++round) {
-      for (std::int64_t block = 0; block < 1000; ++block) world.read(file, block);
-    }
+    world.read_each(file, 0, 1000, 10);
     for (std::int64_t block = 1000; block < 1200; ++block) {
       world.read(file, block);
       EXPECT_LE(world.cache.resident_blocks(), world.capacity);
@@ -803,7 +801,7 @@ TEST(PageCacheRemove, ANameUsedAgainIsAnotherFile) {
   World world(eager());
   world.run([&] {
     const FileId old = world.on_device(100);
-    for (std::int64_t block = 0; block < 100; ++block) world.read(old, block);
+    world.read_each(old, 0, 100);
     world.rest();
     world.cache.remove(old);
     EXPECT_EQ(world.cache.files(), 0U);

@@ -102,7 +102,7 @@ def _line(share: pd.Series, found: str, on: list[str]) -> str:
         return "not judged: the points or the scale that it needs are not in this sweep"
     if found == ANOTHER_SCALE:
         return (
-            f"of another scale: on the default machine {share.default_value:.3g} here, "
+            f"{found}: on the default machine {share.default_value:.3g} here, "
             f"{share.pipeline_value:.3g} at the pipeline's, on another side of the claim's bounds"
         )
     if not share.holds:

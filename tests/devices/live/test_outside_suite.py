@@ -54,7 +54,7 @@ def chosen() -> list[str]:
     found = []
     for kind in ("generic", "ext4"):
         for line in (SUITE / "tests" / kind / "group.list").read_text().splitlines():
-            number, *groups = line.partition("#")[0].split() or [""]
+            number, *groups = line.split() or [""]
             if not number.isdigit() or NOT & set(groups) or "auto" not in groups:
                 continue
             if ALWAYS & set(groups) or ("quick" in groups and OF_THESE & set(groups)):
