@@ -662,6 +662,11 @@ class LiveDevice:
 
     def sync(self) -> None: ...
 
+    def assume_stored(self) -> None:
+        """
+        The model takes what the store holds for data from long ago, from the next `set_pace` on.
+        """
+
     def set_ranges(self, ranges: Sequence[tuple[str, int, int, int]]) -> None:
         """(name, begin and end in bytes, stream): counted apart from now on."""
 
@@ -741,9 +746,11 @@ class FuseFile:
 class Ublk:
     """A live device as a block device of the driver ublk."""
 
-    def __init__(self, device: LiveDevice, *, mark: int, rotational: bool, depth: int, largest_bytes: int, discard_bytes: int) -> None:
+    def __init__(self, device: LiveDevice, *, mark: int, rotational: bool, depth: int, largest_bytes: int, discard_bytes: int, recoverable: bool = False, again: int | None = None) -> None:
         """
         Makes it, with the kernel's limits for its queue; `mark` is what it is found by.
+
+        A recoverable one stays when its process dies; `again` is the number of one that has stayed, and is served from now on.
         """
 
     @property
@@ -764,6 +771,10 @@ class Ublk:
     @staticmethod
     def mark_of(number: int) -> int | None:
         """The mark of the device with that number, if there is one."""
+
+    @staticmethod
+    def is_recoverable(number: int) -> bool:
+        """Whether the device with that number stays when its process dies."""
 
     @staticmethod
     def take_other(number: int, mark: int) -> None:

@@ -54,6 +54,9 @@ def create(
     dishonest: Annotated[
         bool, typer.Option("--dishonest", help="acknowledge flushes and forget them")
     ] = False,
+    recoverable: Annotated[
+        bool, typer.Option("--recoverable", help="stay if its process is killed: see `recover`")
+    ] = False,
 ) -> None:
     """Makes a block device that behaves like the profile's drive."""
     from harness.devices import live
@@ -78,6 +81,7 @@ def create(
         placement=placement,
         thin=thin,
         honest_flush=not dishonest,
+        recoverable=recoverable,
     )
     device = live.create(spec, name)
     about = device.place.about()
@@ -235,6 +239,15 @@ def speed(
 ) -> None:
     """Lets a device keep its drive's times, or answer at once (virtual: tells the model)."""
     _find(name).set_speed(pace, slowdown)
+
+
+@app.command()
+def recover(name: NameArgument) -> None:
+    """Serves a recoverable device again whose process was killed; whoever uses it goes on."""
+    from harness.devices import live
+
+    device = live.recover(name)
+    say(f"{device.path}  {device.name}; its drive's state is lost: nothing measured on it is valid")
 
 
 @app.command()

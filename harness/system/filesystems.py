@@ -51,8 +51,12 @@ _IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000001"
 _JOURNAL_IDENTITY: Final = "f1a5b1ab-0000-4000-8000-000000000002"
 _FEATURES: Final = (
     "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
-    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
+    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum,encrypt"
 )
+"""`encrypt`, which no file uses: with it ext4's page cache has single pages, as in kernels before
+6.16, which the papers' are. Without it, newer ones have folios of many pages, which come, are read,
+and go as a whole (ext4_should_enable_large_folio)."""
+
 _EXTENDED: Final = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={_IDENTITY}"
 _FOUND: Final = 1 | 2 | 4  # corrected, needs a reboot, left
 _OPERATIONAL: Final = 8

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import REPOSITORY, loop_device, need
 from live_world import eventually
@@ -323,3 +325,52 @@ def test_there_can_be_more_files_than_usual(tmp_path: Path) -> None:
         filesystems.ext4(device, Ext4Spec(inodes=2 * filesystems.INODES)) as folder,
     ):
         assert os.statvfs(folder).f_files >= 2 * filesystems.INODES
+
+
+COMPOUND = (1 << 15) | (1 << 16)
+"""Heads and tails of folios of many pages (Documentation/admin-guide/mm/pagemap.rst)."""
+
+
+def page_flags(file: Path) -> list[int]:
+    """The kernel's flags of each page that the file has in the page cache, once mapped."""
+    page = mmap.PAGESIZE
+    with file.open("rb") as opened:
+        size = file.stat().st_size
+        mapped = mmap.mmap(opened.fileno(), size, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
+        shown = np.frombuffer(mapped, np.uint8)
+        assert shown[::page].sum() >= 0  # every page is there now
+        begin = shown.ctypes.data // page
+        with Path("/proc/self/pagemap").open("rb") as pages:
+            pages.seek(begin * 8)
+            entries = np.frombuffer(pages.read(size // page * 8), np.uint64)
+        frames = entries & np.uint64((1 << 55) - 1)
+        assert (frames > 0).all()
+        flags = []
+        with Path("/proc/kpageflags").open("rb", buffering=0) as kernel:
+            for frame in frames:
+                kernel.seek(int(frame) * 8)
+                flags.append(int.from_bytes(kernel.read(8), "little"))
+        del shown
+        mapped.close()
+    return flags
+
+
+@pytest.mark.root
+def test_the_page_cache_has_single_pages_as_in_the_papers_kernels(tmp_path: Path) -> None:
+    """Read ahead and written in large pieces; a file system as mke2fs makes it shows the others."""
+    if not Path("/proc/kpageflags").exists():
+        pytest.skip("this kernel does not say what its pages are")
+    large = {}
+    with loop_device(tmp_path, SIZE) as device:
+        for ours in (True, False):
+            if ours:
+                filesystems.make(device)
+            else:
+                subprocess.run([need("mke2fs"), "-q", "-F", "-t", "ext4", str(device)], check=True)
+            with filesystems.mounted(device) as folder:
+                (folder / "file").write_bytes(b"x" * (8 << 20))
+                mounts.sync(folder)
+                large[ours] = sum(bool(f & COMPOUND) for f in page_flags(folder / "file"))
+    assert large[True] == 0
+    if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 16):
+        assert large[False] > 1000

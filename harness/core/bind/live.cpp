@@ -229,10 +229,19 @@ void bind_live(nb::module_& m) {
           },
           "parameters"_a, nb::kw_only(), "store_fd"_a, "visible_bytes"_a,
           "`store_fd` is taken over.")
-      .def("sync", [](Live& d) {
-        const nb::gil_scoped_release release;
-        require(d.device.sync() == 0, "the store cannot be synced");
-      });
+      .def("sync",
+           [](Live& d) {
+             const nb::gil_scoped_release release;
+             require(d.device.sync() == 0, "the store cannot be synced");
+           })
+      .def(
+          "assume_stored",
+          [](Live& d) {
+            const nb::gil_scoped_release release;
+            d.device.assume_stored();
+          },
+          "The model takes what the store holds for data from long ago, from the next `set_pace` "
+          "on.");
   bind_control(live);
   bind_state(live);
   bind_fronts(m);

@@ -380,6 +380,11 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   thaw(lock);
 }
 
+void LiveDevice::assume_stored() {
+  const std::lock_guard lock(mutex_);
+  for (const Extent& extent : store_.written({Lba{0}, to_lba(visible_)})) old_data_.insert(extent);
+}
+
 void LiveDevice::set_path_cost(Op op, const PathCost& cost) {
   const std::lock_guard lock(mutex_);
   path_cost_[static_cast<std::size_t>(op)] = cost;

@@ -164,6 +164,9 @@ class LiveDevice final : private Host {
   [[nodiscard]] std::vector<RecordedRequest> take_records();
   [[nodiscard]] Bytes visible() const { return visible_; }
   [[nodiscard]] int sync() { return store_.sync(); }
+  // The model takes what the store holds for data from long ago, from the next change of pace on:
+  // for a store that another process has written.
+  void assume_stored();
 
  private:
   struct Pending {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -34,6 +35,8 @@ constexpr auto kStart = _IOWR('u', UBLK_CMD_START_DEV, ublksrv_ctrl_cmd);
 constexpr auto kStop = _IOWR('u', UBLK_CMD_STOP_DEV, ublksrv_ctrl_cmd);
 constexpr auto kSetLimits = _IOWR('u', UBLK_CMD_SET_PARAMS, ublksrv_ctrl_cmd);
 constexpr auto kRemove = _IOWR('u', UBLK_CMD_DEL_DEV, ublksrv_ctrl_cmd);
+constexpr auto kBeginRecovery = _IOWR('u', UBLK_CMD_START_USER_RECOVERY, ublksrv_ctrl_cmd);
+constexpr auto kEndRecovery = _IOWR('u', UBLK_CMD_END_USER_RECOVERY, ublksrv_ctrl_cmd);
 constexpr auto kRemoveLater = _IOR('u', 0x14, ublksrv_ctrl_cmd);
 constexpr auto kFetch = _IOWR('u', UBLK_IO_FETCH_REQ, ublksrv_io_cmd);
 constexpr auto kAnswerAndFetch = _IOWR('u', UBLK_IO_COMMIT_AND_FETCH_REQ, ublksrv_io_cmd);
@@ -41,6 +44,8 @@ constexpr auto kAnswerAndFetch = _IOWR('u', UBLK_IO_COMMIT_AND_FETCH_REQ, ublksr
 constexpr std::uint32_t kAnyNumber = UINT32_MAX;
 constexpr unsigned kPageShift = 12;
 constexpr std::uint64_t kWoken = UINT64_MAX;  // of no tag
+constexpr auto kRecoveryLimit = std::chrono::seconds(20);
+constexpr auto kRecoveryStep = std::chrono::milliseconds(20);
 
 [[noreturn]] void fail(const std::string& what, int error) {
   throw OperatingError(ErrorKind::target, "ublk: " + what + ": " + std::strerror(error));
@@ -118,12 +123,18 @@ int open_served(std::uint32_t number) {
   return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
 }
 
-std::optional<std::uint64_t> mark_of(UblkControl& control, std::uint32_t number) {
+std::optional<ublksrv_ctrl_dev_info> info_of(UblkControl& control, std::uint32_t number) {
   ublksrv_ctrl_dev_info info{};
   const int error = control.call(kInfo, number, info);
   if (error == ENODEV) return std::nullopt;
   if (error != 0) fail("device " + std::to_string(number), error);
-  return info.ublksrv_flags;
+  return info;
+}
+
+std::optional<std::uint64_t> mark_of(UblkControl& control, std::uint32_t number) {
+  const auto info = info_of(control, number);
+  if (!info.has_value()) return std::nullopt;
+  return info->ublksrv_flags;
 }
 
 }  // namespace
@@ -140,6 +151,19 @@ class Ublk::Server {
       set_limits();
       begin_serving();
       start();
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+
+  Server(LiveDevice& device, std::uint64_t mark, const UblkLimits& limits, std::uint32_t number)
+      : device_(device), limits_(limits), number_(number) {
+    if (mark_of(control_, number) != mark) fail("device " + std::to_string(number), ENODEV);
+    begin_recovery();
+    try {
+      begin_serving();
+      tell_process(kEndRecovery, "the device cannot be served again");
     } catch (...) {
       end();
       throw;
@@ -179,6 +203,7 @@ class Ublk::Server {
     info.max_io_buf_bytes = static_cast<std::uint32_t>(limits_.largest.count());
     info.dev_id = kAnyNumber;
     info.ublksrv_flags = mark;
+    if (limits_.recoverable) info.flags = UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE;
     if (const int error = control_.call(kAdd, kAnyNumber, info); error != 0) {
       fail("a device cannot be added", error);
     }
@@ -233,12 +258,23 @@ class Ublk::Server {
     if (*fetching_ != 0) fail("requests cannot be fetched", *fetching_);
   }
 
-  void start() {
+  void start() { tell_process(kStart, "the device cannot be started"); }
+
+  // The kernel lets go of a dead process in its own time.
+  void begin_recovery() {
+    const auto deadline = std::chrono::steady_clock::now() + kRecoveryLimit;
+    int error = control_.call(kBeginRecovery, number_);
+    while (error == EBUSY && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kRecoveryStep);
+      error = control_.call(kBeginRecovery, number_);
+    }
+    if (error != 0) fail("the device cannot be recovered", error);
+  }
+
+  void tell_process(unsigned long command, const char* what) {
     ublksrv_ctrl_cmd with{};
     with.data[0] = static_cast<__u64>(::getpid());
-    if (const int error = control_.call(kStart, number_, with); error != 0) {
-      fail("the device cannot be started", error);
-    }
+    if (const int error = control_.call(command, number_, with); error != 0) fail(what, error);
   }
 
   // The kernel aborts what was fetched once the device is stopped, and the thread ends with the
@@ -406,6 +442,9 @@ class Ublk::Server {
 Ublk::Ublk(LiveDevice& device, std::uint64_t mark, const UblkLimits& limits)
     : server_(std::make_unique<Server>(device, mark, limits)) {}
 
+Ublk::Ublk(LiveDevice& device, std::uint64_t mark, const UblkLimits& limits, int number)
+    : server_(std::make_unique<Server>(device, mark, limits, static_cast<std::uint32_t>(number))) {}
+
 int Ublk::number() const { return static_cast<int>(server_->number()); }
 
 void Ublk::take() { server_->take(); }
@@ -415,6 +454,12 @@ bool Ublk::available() { return true; }
 std::optional<std::uint64_t> ublk_mark(int number) {
   UblkControl control;
   return mark_of(control, static_cast<std::uint32_t>(number));
+}
+
+bool ublk_is_recoverable(int number) {
+  UblkControl control;
+  const auto info = info_of(control, static_cast<std::uint32_t>(number));
+  return info.has_value() && (info->flags & UBLK_F_USER_RECOVERY) != 0;
 }
 
 void ublk_take(int number, std::uint64_t mark) {
@@ -458,6 +503,11 @@ class Ublk::Server {};
 
 Ublk::Ublk(LiveDevice& /*device*/, std::uint64_t /*mark*/, const UblkLimits& /*limits*/) { fail(); }
 
+Ublk::Ublk(LiveDevice& /*device*/, std::uint64_t /*mark*/, const UblkLimits& /*limits*/,
+           int /*number*/) {
+  fail();
+}
+
 int Ublk::number() const { return -1; }
 
 void Ublk::take() {}
@@ -465,6 +515,8 @@ void Ublk::take() {}
 bool Ublk::available() { return false; }
 
 std::optional<std::uint64_t> ublk_mark(int /*number*/) { return std::nullopt; }
+
+bool ublk_is_recoverable(int /*number*/) { return false; }
 
 void ublk_take(int /*number*/, std::uint64_t /*mark*/) {}
 

@@ -16,12 +16,14 @@
 namespace flashlab::live {
 
 // What the block layer is told. `depth`: requests at a time. `largest`: of one, a multiple of
-// 4 KiB. `discard`: the most that one command frees; 0: it knows none.
+// 4 KiB. `discard`: the most that one command frees; 0: it knows none. `recoverable`: if the
+// process that serves it dies, the device stays, and whoever asks it waits for another process.
 struct UblkLimits {
   bool rotational = false;
   std::uint32_t depth = 1;
   Bytes largest;
   Bytes discard;
+  bool recoverable = false;
 };
 
 class Ublk {
@@ -29,6 +31,11 @@ class Ublk {
   // Makes the block device. Throws OperatingError (target) where the kernel or the permissions do
   // not allow it, or where this build has no ublk; then nothing is left in the kernel.
   Ublk(LiveDevice& device, std::uint64_t mark, const UblkLimits& limits);
+  // Serves the recoverable device with that number and mark, whose process has died, with the
+  // limits that it was made with. What was not answered is asked for again. Throws OperatingError
+  // (target) if there is none, or if it has not let go of the dead process within some seconds; if
+  // it cannot be served after that it is removed.
+  Ublk(LiveDevice& device, std::uint64_t mark, const UblkLimits& limits, int number);
   // Takes it from the host, whoever still uses it, and removes it.
   ~Ublk();
   Ublk(const Ublk&) = delete;
@@ -50,6 +57,9 @@ class Ublk {
 // The mark of the device that has that number, if there is one. Throws OperatingError (target) if
 // the kernel does not say.
 std::optional<std::uint64_t> ublk_mark(int number);
+// Whether the device with that number stays when its process dies, with everybody who asks it
+// waiting. Throws as above.
+bool ublk_is_recoverable(int number);
 // Of a device with that number and that mark: takes it from the host, or removes it, which ends it
 // in the kernel as soon as nobody has it open. Does nothing if there is no such device. Throws
 // OperatingError (target).

@@ -10,8 +10,8 @@ unix socket in it (`control`), where it can be asked (`service`). It survives wh
 `harness clean` finds what a killed one left behind.
 """
 
-from harness.devices.live.client import LiveDevice, create, created, find
+from harness.devices.live.client import LiveDevice, create, created, find, recover
 from harness.devices.live.registry import list_names
 from harness.devices.live.spec import LiveSpec
 
-__all__ = ["LiveDevice", "LiveSpec", "create", "created", "find", "list_names"]
+__all__ = ["LiveDevice", "LiveSpec", "create", "created", "find", "list_names", "recover"]

@@ -226,6 +226,32 @@ def find(name: str) -> LiveDevice:
     return LiveDevice(place)
 
 
+def recover(name: str) -> LiveDevice:
+    """Lets a new process serve a recoverable device whose process has died; its data is there.
+
+    What the model knew of the drive is not: the device says so, and nothing that it measures is
+    valid. Raises UnknownName, or TargetError, and then `registry.clean` removes what is left.
+    """
+    place = registry.existing(name)
+    _check_system(place.front)
+    if not (place.about() and _spec_of(place).recoverable):
+        raise TargetError(
+            f"{name} was not made to be recoverable: `harness clean` removes what is left of it"
+        )
+    lock = registry.reopen(place)
+    try:
+        said = _start(place, lock, registry.AGAIN)
+        if "error" in said:
+            raise TargetError(str(said["error"]))
+    finally:
+        os.close(lock)
+    return LiveDevice(place)
+
+
+def _spec_of(place: Place) -> LiveSpec:
+    return LiveSpec.model_validate_json((place.folder / "spec.json").read_text())
+
+
 def _check_system(front_end: str) -> None:
     if not sys.platform.startswith("linux"):
         raise MissingTool("live devices need Linux")
@@ -247,16 +273,16 @@ def _absolute(spec: LiveSpec) -> LiveSpec:
     return spec.model_copy(update=changed)
 
 
-def _start(place: Place, lock: int) -> dict[str, Any]:
+def _start(place: Place, lock: int, *how: str) -> dict[str, Any]:
     """Starts the device's process and waits for what it says."""
     hear, say = os.pipe()
-    daemon = [sys.executable, "-m", "harness.devices.live.daemon", str(place.folder)]
+    program = [sys.executable, "-m", "harness.devices.live.daemon", str(place.folder)]
     with os.fdopen(hear) as ready:
         try:
             with place.log.open("wb") as log:
                 # A child of init's: it shall survive us, and we never wait for its end.
                 subprocess.run(
-                    [find_program("setsid"), "--fork", *daemon, str(lock), str(say)],
+                    [find_program("setsid"), "--fork", *program, str(lock), str(say), *how],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -1,7 +1,8 @@
 """The process of one live device: `python -m harness.devices.live.daemon FOLDER LOCK READY`.
 
 FOLDER is the device's place, LOCK the descriptor that holds its lock, READY where to say in a line
-of JSON that the device is there, or why not.
+of JSON that the device is there, or why not. With a last word `again`
+it takes over the block device of a process that has died.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import queue
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,8 +22,8 @@ from harness import _core
 from harness.devices.live import front, placement, registry, store
 from harness.devices.live import path as way
 from harness.devices.live.control import Server
-from harness.devices.live.front.base import QueueLimits
-from harness.devices.live.registry import Place
+from harness.devices.live.front.base import Attachment, QueueLimits
+from harness.devices.live.registry import AGAIN, Place
 from harness.devices.live.service import Made, Service
 from harness.devices.live.spec import MEMORY, LiveSpec
 from harness.devices.profiles import core_parameters
@@ -32,9 +34,12 @@ from harness.system import idle_states
 class Daemon:
     """A live device from its creation to its end."""
 
-    def __init__(self, place: Place, spec: LiveSpec) -> None:
+    def __init__(self, place: Place, spec: LiveSpec, before: Mapping[str, Any] | None) -> None:
         self._place = place
         self._spec = spec
+        self._before = before
+        """What the process said whose device this one takes over; None: the device is new."""
+
         self._profile = spec.device_profile()
         self._visible = spec.visible_bytes(self._profile)
         self._stack = contextlib.ExitStack()
@@ -58,18 +63,15 @@ class Daemon:
             parameters, store_fd=os.dup(self._store_fd), visible_bytes=self._visible
         )
         self._prepare()
-        self._front = front.named(place.front)
-        self._attached = self._front.attach(
-            self._device, place.file, name=place.name, limits=QueueLimits.of(self._profile)
-        )
+        self._device.set_honest_flush(spec.honest_flush)
+        self._attached = self._attach()
         # Saved first: whoever keeps something of the front end cannot keep the state from it.
         for step in (self._attached.close, self._save, self._attached.detach):
             self._stack.callback(step)
-        made = self._measured()
-        self._device.set_honest_flush(spec.honest_flush)
+        made = self._measured() if self._before is None else self._as_before(self._before)
         self._service = self._stack.enter_context(Service(made, self._ending.put))
         self._service.speed(spec.speed)
-        if spec.record is not None:
+        if spec.record is not None and self._before is None:
             self._service.record(str(spec.record))
         server = Server(place.socket, self._service.commands())
         self._stack.callback(server.shutdown)
@@ -85,6 +87,7 @@ class Daemon:
             "proposed_slowdown": made.proposed_slowdown,
             "slowdown": made.slowdown,
             "processor": made.processor,
+            "path": made.costs.as_dict() if made.costs else None,
             "store": spec.store,
             "state": str(spec.state) if spec.state else None,
         }
@@ -103,6 +106,19 @@ class Daemon:
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._ending.put(signal.Signals(number).name)
 
+    def _attach(self) -> Attachment:
+        kind, file = front.named(self._place.front), self._place.file
+        limits = QueueLimits.of(self._profile)
+        if self._before is not None:
+            return kind.recover(self._device, file, limits=limits)
+        return kind.attach(
+            self._device,
+            file,
+            name=self._place.name,
+            limits=limits,
+            recoverable=self._spec.recoverable,
+        )
+
     def _open_store(self) -> int:
         if self._spec.store == MEMORY:
             fd = store.open_memory(self._visible)
@@ -111,7 +127,8 @@ class Daemon:
             if not file.exists():
                 self._place.note_unfinished(file)
                 self._stack.callback(self._drop_store, file)
-            fd = store.open_file(file, self._visible, keep=self._spec.state is not None)
+            keep = self._spec.state is not None or self._before is not None
+            fd = store.open_file(file, self._visible, keep=keep)
         self._stack.callback(os.close, fd)
         return fd
 
@@ -129,7 +146,9 @@ class Daemon:
 
     def _prepare(self) -> None:
         spec = self._spec
-        if spec.state is not None and spec.state.exists():
+        if self._before is not None:
+            self._device.assume_stored()
+        if spec.state is not None and spec.state.exists() and self._before is None:
             self._device.restore(store.load_state(spec.state, self._facts(), self._store_fd))
         elif spec.condition == "full":
             self._device.precondition(fill_ratio=1.0, overwrites=0.0, seed=spec.seed)
@@ -149,6 +168,9 @@ class Daemon:
             self._service.stop_record() if self._is_made else self._service.drop_record()
         if self._spec.state is None or not self._is_made:
             return
+        if self._before is not None:
+            _tell_log("a process before this one died: no state fits the data, none was saved")
+            return
         if self._attached.in_use:
             _tell_log(f"{self._attached.path} was still in use: the state was not saved")
             return
@@ -165,21 +187,42 @@ class Daemon:
             self._device.set_watch(watch_ns)
             processor = self._placed(path, watch_ns)
             costs = way.measure(self._device, path, self._visible) if paced else None
-        proposed = 1
+        proposed = way.slowdown_for(self._profile, costs) if costs else 1
+        return self._made(processor, costs, proposed, self._spec.slowdown or proposed)
+
+    def _as_before(self, before: Mapping[str, Any]) -> Made:
+        """The device as the process before this one had measured it.
+
+        Hosts ask it already, and what measures the way answers them wrongly.
+        """
+        processor, said = before["processor"], before["path"]
+        with idle_states.awake() as is_awake:
+            watch_ns = 0 if is_awake else placement.WATCH_NS
+        self._device.set_watch(watch_ns)
+        if processor is not None:
+            processor = self._stack.enter_context(
+                placement.one_core(self._place, self._device, watch_ns)
+            )
+        costs = way.PathCosts.of(said) if said else None
+        return self._made(processor, costs, before["proposed_slowdown"], before["slowdown"])
+
+    def _made(
+        self, processor: int | None, costs: way.PathCosts | None, proposed: int, slowdown: int
+    ) -> Made:
         if costs is not None:
             way.apply(self._device, costs)
-            proposed = way.slowdown_for(self._profile, costs)
         return Made(
             place=self._place,
             spec=self._spec,
             profile=self._profile,
             size_bytes=self._visible,
             model=self._device,
-            path=path,
+            path=self._attached.path,
             processor=processor,
             costs=costs,
             proposed_slowdown=proposed,
-            slowdown=self._spec.slowdown or proposed,
+            slowdown=slowdown,
+            recovered=self._before is not None,
         )
 
     def _placed(self, path: Path, watch_ns: int) -> int | None:
@@ -207,9 +250,10 @@ def main() -> None:
     for fd in (lock_fd, ready_fd):
         os.set_inheritable(fd, False)
     place = Place(folder.name)
+    before = place.about() if AGAIN in sys.argv[4:] else None
     with contextlib.suppress(BrokenPipeError):  # who wanted the device is no more: it goes, too
         try:
-            _serve(place, ready_fd)
+            _serve(place, ready_fd, before)
         except HarnessError as error:  # at its end: nobody else would hear of it
             _tell_log(str(error))
             os._exit(2)
@@ -217,11 +261,11 @@ def main() -> None:
     os._exit(0)  # not even threads that wait for a device in use may keep the process
 
 
-def _serve(place: Place, ready_fd: int) -> None:
+def _serve(place: Place, ready_fd: int, before: Mapping[str, Any] | None) -> None:
     """A device from its creation to its end; says on `ready_fd` what came of it."""
     try:
         spec = LiveSpec.model_validate_json((place.folder / "spec.json").read_text())
-        daemon = Daemon(place, spec)
+        daemon = Daemon(place, spec, before)
         about = daemon.open()
     except HarnessError as error:  # who asked for the device removes what is left of the attempt
         _say(ready_fd, {"error": str(error)})

@@ -8,9 +8,10 @@ back. Where a drive is faster than the way to it, its time has to be slowed down
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -64,6 +65,12 @@ class PathCosts:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Those that `as_dict` has given."""
+        ops = {op: OpCost(**values[op]) for op in _OPS}
+        return cls(**(dict(values) | ops))
 
 
 def measure(device: _core.LiveDevice, block_device: Path, span_bytes: int) -> PathCosts:

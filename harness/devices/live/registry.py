@@ -35,6 +35,9 @@ from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
 from harness.system import locks, mounts, workqueues
 
 ROOT: Final = Path("/run/flashlab")
+AGAIN: Final = "again"
+"""What a device's process is told that takes over the block device of a dead one."""
+
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9_-]{0,31}$")
 _NEW: Final = ".new-"
 _OLD: Final = ".old-"
@@ -206,6 +209,24 @@ def begin(name: str, profile: str, front_end: str) -> Creation:
     raise TargetError(
         f"there is a device called {name}: choose another --name, or `harness device remove {name}`"
     )
+
+
+def reopen(place: Place) -> int:
+    """The lock of a device whose process has died, held for another one to serve it.
+
+    Raises TargetError if its process lives, or cannot end yet, or if the device has gone.
+    """
+    with _root():  # nobody cleans meanwhile
+        existing(place.name)
+        if place.is_alive():
+            raise TargetError(f"{place.name} need not be recovered: its process is there")
+        lock = locks.hold(place.lock)
+        owner = place.folder / "owner"
+        if locks.is_lost(owner):  # whoever wanted it to end with him is no more
+            owner.unlink()
+        place.socket.unlink(missing_ok=True)
+        place.free_workqueues()
+    return lock
 
 
 @contextlib.contextmanager

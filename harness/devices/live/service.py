@@ -31,7 +31,8 @@ class Made:
     """A device that the host sees, as it was made.
 
     `path`: the block device. `processor`: where all of the way to it runs, None: anywhere (see
-    placement). `costs`: None where that way was not measured.
+    placement). `costs`: None where that way was not measured. `recovered`: another process made it,
+    and died; what that one's model knew is lost.
     """
 
     place: Place
@@ -44,6 +45,7 @@ class Made:
     costs: PathCosts | None
     proposed_slowdown: int
     slowdown: int
+    recovered: bool = False
 
 
 class Service:
@@ -54,6 +56,7 @@ class Service:
         self._model, self._path, self._visible = made.model, made.path, made.size_bytes
         self._processor = made.processor
         self._costs, self._proposed = made.costs, made.proposed_slowdown
+        self._recovered = made.recovered
         self._end = end
         self._changing = threading.Lock()
         self._counting = threading.Lock()  # what is counted, with what it is counted from
@@ -84,6 +87,8 @@ class Service:
         lateness = stats.summary(seen["lateness"], scale=1.0 / self._slowdown)
         latency = stats.summary(seen["model_latency"])
         problems = stats.problems(seen["live"], lateness, latency)
+        if self._recovered:
+            problems.append(stats.RECOVERED)
         return {
             "name": self._place.name,
             "profile": self._spec.profile,

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.devices.live.front import DEFAULT
+from harness.devices.live.front import DEFAULT, named
 from harness.devices.live.placement import Placement
 from harness.devices.live.placement import check as check_placement
 from harness.devices.live.store import check_folder, check_path, check_state, free_bytes
@@ -36,7 +36,9 @@ class LiveSpec(BaseModel):
     `speed` none answers at once and asks no model. With `slowdown` N the model's time runs N times
     slower than the clock, 0 lets the device choose N for itself. `condition` is what a flash drive
     has been through before. `honest_flush` off: flushes are acknowledged and forgotten. `front` is
-    the way into the kernel (see front/), `placement` where that runs (see placement).
+    the way into the kernel (see front/), `placement` where that runs (see placement). A
+    `recoverable` device stays when its process is killed, until `recover` or `registry.clean`;
+    only front ends that can do that have it, and what lies in memory is lost.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -56,6 +58,7 @@ class LiveSpec(BaseModel):
     honest_flush: bool = True
     front: str = DEFAULT
     placement: Placement = "auto"
+    recoverable: bool = False
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
@@ -104,11 +107,23 @@ class LiveSpec(BaseModel):
             raise BadParameter(
                 "state: what lies in memory does not survive: give --store PATH, too"
             )
+        if self.recoverable:
+            self._check_recoverable()
         if self.record is not None:
             check_folder(self.record)
             if self.record.exists():
                 raise TargetError(f"{self.record} exists: choose another name for the record")
         self._check_room(size)
+
+    def _check_recoverable(self) -> None:
+        if not named(self.front).can_recover:
+            raise BadParameter(
+                f"recoverable: with {self.front} a device ends with its process: --front ublk"
+            )
+        if self.store == MEMORY:
+            raise BadParameter(
+                "recoverable: what lies in memory ends with the process: give --store PATH, too"
+            )
 
     def _check_room(self, size_bytes: int) -> None:
         if self.store == MEMORY:

@@ -13,6 +13,12 @@ MEAN_BOUND: Final = 0.05
 P99_BOUND: Final = 0.15
 """99th percentile of lateness, as a share of that of the model's latency."""
 
+RECOVERED: Final = (
+    "the device's process died and another one took over, whose model knows nothing of what was "
+    "before: make a new device to measure"
+)
+"""Why nothing that a recovered device says of its drive is valid, until it is made anew."""
+
 
 def summary(histogram: Mapping[str, Any], *, scale: float = 1.0) -> dict[str, float]:
     """count, mean_ns, p50_ns, p99_ns, max_ns of a histogram of the core, times `scale`."""

@@ -27,6 +27,7 @@ class FileFront:
         write_zeroes="trim",
     )
     needs: Sequence[Need] = ()
+    can_recover = False
 
     def __init__(self, links: Path, *, fails: bool = False) -> None:
         self._links = links
@@ -36,7 +37,13 @@ class FileFront:
         """It works wherever there are loop devices."""
 
     def attach(
-        self, device: _core.LiveDevice, mark: Path, *, name: str, limits: QueueLimits
+        self,
+        device: _core.LiveDevice,
+        mark: Path,
+        *,
+        name: str,
+        limits: QueueLimits,
+        recoverable: bool = False,
     ) -> Attached:
         """The mark itself is the file."""
         os.truncate(mark, SIZE_BYTES)
@@ -48,6 +55,10 @@ class FileFront:
             attached.close()
             raise TargetError("the test's front end fails: use another one")
         return attached
+
+    def recover(self, device: _core.LiveDevice, mark: Path, *, limits: QueueLimits) -> Attached:
+        """It can do without a process, but nobody asks it to."""
+        raise NotImplementedError
 
     def leftovers(self, mark: Path) -> Left:
         """The loop device, and the link."""

@@ -20,9 +20,10 @@ from leaks import PREFIX, changes, look
 from live_world import NEEDS_DEVICES, eventually, harness, new_name, processes_of, remove_all, small
 
 from harness.devices import live
+from harness.devices.live import registry
 from harness.devices.live.front import FRONTS, named
 from harness.devices.live.front.base import QueueLimits
-from harness.errors import MissingTool, TargetError, UnknownName
+from harness.errors import BadParameter, MissingTool, TargetError, UnknownName
 
 pytestmark = [cleaning_alone, *NEEDS_DEVICES]
 
@@ -199,3 +200,24 @@ def test_a_device_without_a_note_is_of_the_front_end_that_was_the_only_one() -> 
 def test_requests_become_what_the_front_end_says() -> None:
     with live.created(small(), new_name()) as device:
         told_world.check(device, named("fuse_loop").told)
+
+
+def test_recovery_is_of_front_ends_that_have_it_and_of_data_that_survives(tmp_path: Path) -> None:
+    store = {"store": str(tmp_path / "store")}
+    with pytest.raises(BadParameter, match="--front ublk"):
+        small(recoverable=True, **store).check()
+    with pytest.raises(BadParameter, match="--store"):
+        small(recoverable=True, front="ublk").check()
+    small(recoverable=True, front="ublk", **store).check()
+
+
+def test_a_device_that_is_not_recoverable_stays_dead_until_it_is_cleaned(tmp_path: Path) -> None:
+    device = live.create(small(), new_name())
+    os.kill(device.place.about()["pid"], signal.SIGKILL)
+    eventually(device.place.is_dead)
+    with pytest.raises(TargetError, match="harness clean"):
+        live.recover(device.name)
+    assert device.place.is_dead()
+    registry.remove_traces(device.place)
+    with pytest.raises(UnknownName):
+        live.recover(device.name)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +22,13 @@ from harness.devices.live import registry
 from harness.devices.live.front import named
 from harness.devices.live.front.base import QueueLimits
 from harness.devices.live.spec import LiveSpec
+from harness.errors import TargetError
 from harness.system import mounts
 
 PROFILES = Path(__file__).resolve().parents[3] / "hardware" / "profiles"
 BLOCK = 4096
 KILLS = 50
+RECOVERIES = 10
 SATA, DISK = "crucial_mx500_250gb", "seagate_250gb"
 
 
@@ -113,15 +117,21 @@ def pid_of(device: live.LiveDevice) -> int:
     return int(device.place.about()["pid"])
 
 
-def test_a_killed_device_is_removed_with_its_mount(tmp_path: Path) -> None:
-    point = tmp_path / "mnt"
-    point.mkdir()
-    device = live.create(spec(), new_name())
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", str(device.path)], check=True)
-    subprocess.run(["mount", str(device.path), str(point)], check=True)
+def kill(device: live.LiveDevice) -> None:
     os.kill(pid_of(device), signal.SIGKILL)
     while device.place.is_alive():
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("recoverable", [False, True])
+def test_a_killed_device_is_removed_with_its_mount(tmp_path: Path, recoverable: bool) -> None:
+    point = tmp_path / "mnt"
+    point.mkdir()
+    device = live.create(spec(store=str(tmp_path / "store"), recoverable=recoverable), new_name())
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", str(device.path)], check=True)
+    subprocess.run(["mount", str(device.path), str(point)], check=True)
+    (point / "file").write_bytes(b"not written yet")
+    kill(device)
     registry.remove_traces(device.place)
     assert not [mount for mount in mounts.table() if mount.point == point]
 
@@ -156,6 +166,112 @@ def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
                 file.seek(block * BLOCK)
                 assert file.read(BLOCK) == content, (kill, block)
         registry.remove_traces(device.place)
+
+
+def recoverable(tmp_path: Path) -> live.LiveDevice:
+    return live.create(spec(store=str(tmp_path / "store"), recoverable=True), new_name())
+
+
+def test_who_writes_goes_on_after_a_recovery(tmp_path: Path) -> None:
+    """Killed at moments that chance chooses, the process is replaced; no request ever fails."""
+    device, chance = recoverable(tmp_path), random.Random(11)
+    acknowledged: dict[int, bytes] = {}
+    done, errors = threading.Event(), []
+
+    def write() -> None:
+        own = random.Random(12)
+        fd = os.open(device.path, os.O_RDWR | os.O_SYNC)
+        try:
+            while not done.is_set():
+                block, content = own.randrange(4096), own.randbytes(BLOCK)
+                os.pwrite(fd, content, block * BLOCK)
+                acknowledged[block] = content
+        except OSError as error:
+            errors.append(error)
+        finally:
+            os.close(fd)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    counts = [0]
+    for _ in range(RECOVERIES):
+        time.sleep(chance.uniform(0.0, 0.5))
+        kill(device)
+        with pytest.raises(TargetError, match="dead"):
+            live.find(device.name)
+        number = device.path
+        device = live.recover(device.name)
+        assert device.path == number
+        while not errors and len(acknowledged) <= counts[-1]:
+            time.sleep(0.01)
+        counts.append(len(acknowledged))
+    done.set()
+    writer.join()
+    assert errors == []
+    assert counts == sorted(set(counts)), "somebody wrote between any two kills"
+    fd = os.open(device.path, os.O_RDONLY | os.O_DIRECT)
+    into = mmap.mmap(-1, BLOCK)
+    for block, content in acknowledged.items():
+        os.preadv(fd, [into], block * BLOCK)
+        assert into[:] == content, block
+    os.close(fd)
+    said = device.stats()
+    assert not said["valid"]
+    assert "another one took over" in said["problems"][0]
+    device.reset()
+    assert not device.stats()["valid"], "what the model knew does not come back"
+    with pytest.raises(TargetError, match="need not be recovered"):
+        live.recover(device.name)
+    device.remove()
+
+
+def test_a_file_system_outlives_the_process_below_it(tmp_path: Path) -> None:
+    point, chance = tmp_path / "mnt", random.Random(13)
+    point.mkdir()
+    files = {name: chance.randbytes(1_000_000) for name in ("before", "meanwhile", "after")}
+    device = recoverable(tmp_path)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", str(device.path)], check=True)
+    subprocess.run(["mount", "-o", "discard", str(device.path), str(point)], check=True)
+    (point / "before").write_bytes(files["before"])
+    os.sync()
+    kill(device)
+    (point / "meanwhile").write_bytes(files["meanwhile"])  # into the page cache
+    syncing = subprocess.Popen(["sync", "-f", str(point)])
+    time.sleep(1.0)
+    assert syncing.poll() is None, "whoever asks a dead device waits"
+    device = live.recover(device.name)
+    assert syncing.wait() == 0
+    (point / "after").write_bytes(files["after"])
+    for _ in range(2):
+        assert {name: (point / name).read_bytes() for name in files} == files
+        subprocess.run(["umount", str(point)], check=True)
+        subprocess.run(["e2fsck", "-f", "-n", str(device.path)], check=True, capture_output=True)
+        subprocess.run(["mount", str(device.path), str(point)], check=True)
+    subprocess.run(["umount", str(point)], check=True)
+    device.remove()
+
+
+def test_what_could_be_recovered_is_removed_as_asked(tmp_path: Path) -> None:
+    device = recoverable(tmp_path)
+    fd = os.open(device.path, os.O_RDWR | os.O_DIRECT)
+    kill(device)
+    said = []
+
+    def read() -> None:
+        try:
+            os.preadv(fd, [mmap.mmap(-1, BLOCK)], 0)
+        except OSError as error:
+            said.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(0.5)
+    assert reader.is_alive()
+    registry.remove_traces(device.place)
+    reader.join()
+    os.close(fd)
+    assert len(said) == 1, "who waited gets an error"
+    assert (tmp_path / "store").exists(), "the data is its owner's"
 
 
 def test_what_is_mounted_goes_with_its_last_user(tmp_path: Path) -> None:

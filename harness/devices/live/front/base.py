@@ -123,12 +123,30 @@ class Front(Protocol):
     def check(self) -> None:
         """Raises MissingTool or TargetError, with what to do, if it cannot work here."""
 
+    @property
+    def can_recover(self) -> bool:
+        """Whether a block device can stay when its process dies, until another one serves it."""
+
     def attach(
-        self, device: _core.LiveDevice, mark: Path, *, name: str, limits: QueueLimits
+        self,
+        device: _core.LiveDevice,
+        mark: Path,
+        *,
+        name: str,
+        limits: QueueLimits,
+        recoverable: bool = False,
     ) -> Attachment:
         """Makes a block device of it; `name` may appear in the kernel's tables, for who reads them.
 
-        Raises TargetError, and then leaves nothing.
+        With `recoverable` it stays when this process dies, and who asks it waits; only where
+        `can_recover`. Raises TargetError, and then leaves nothing.
+        """
+
+    def recover(self, device: _core.LiveDevice, mark: Path, *, limits: QueueLimits) -> Attachment:
+        """Serves the block device that a dead process was serving. What that had not answered is
+        asked for again. `limits` are those that it was attached with.
+
+        Raises TargetError: there is none, or it cannot be served; in the latter case it is gone.
         """
 
     def leftovers(self, mark: Path) -> Leftovers:

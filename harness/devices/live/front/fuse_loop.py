@@ -29,6 +29,7 @@ class FuseLoop:
         fua="write and flush",
         write_zeroes="trim",
     )
+    can_recover: Final = False
     needs: Final = (Need("libfuse3", _core.FuseFile.available, "libfuse3-dev"),)
 
     def check(self) -> None:
@@ -43,9 +44,16 @@ class FuseLoop:
             raise TargetError(f"there is no {loops.CONTROL}: modprobe loop, or allow it here")
 
     def attach(
-        self, device: _core.LiveDevice, mark: Path, *, name: str, limits: QueueLimits
+        self,
+        device: _core.LiveDevice,
+        mark: Path,
+        *,
+        name: str,
+        limits: QueueLimits,
+        recoverable: bool = False,
     ) -> Attachment:
         """Mounts the file, then lays a loop device over it."""
+        assert not recoverable
         source = f"flashlab:{name}"
         served = _Served(_core.FuseFile(device, str(mark), source=source, threads=_THREADS), mark)
         try:
@@ -56,6 +64,11 @@ class FuseLoop:
             served.close()
             raise
         return served
+
+    def recover(self, device: _core.LiveDevice, mark: Path, *, limits: QueueLimits) -> Attachment:
+        """A FUSE file dies with its process."""
+        del device, limits
+        raise TargetError(f"{mark}: the file below a loop device ends with its process")
 
     def leftovers(self, mark: Path) -> Leftovers:
         """Loop devices with this mark, and the mount over it."""

@@ -39,6 +39,7 @@ class Ublk:
         fua="fua",
         write_zeroes="write",
     )
+    can_recover: Final = True
     needs: Final = (Need("liburing", _core.Ublk.available, "liburing-dev"),)
 
     def check(self) -> None:
@@ -49,22 +50,27 @@ class Ublk:
             raise TargetError(f"there is no {CONTROL}: modprobe ublk_drv (Linux 6.4 or newer)")
 
     def attach(
-        self, device: _core.LiveDevice, mark: Path, *, name: str, limits: QueueLimits
+        self,
+        device: _core.LiveDevice,
+        mark: Path,
+        *,
+        name: str,
+        limits: QueueLimits,
+        recoverable: bool = False,
     ) -> Attachment:
         """Adds, limits and starts a device; the driver has no place for `name`."""
         del name
-        served = _core.Ublk(
-            device,
-            mark=_mark(mark),
-            rotational=limits.rotational,
-            depth=max(min(limits.depth, _MOST_AT_A_TIME), _LEAST_AT_A_TIME),
-            largest_bytes=_LARGEST_REQUEST_BYTES,
-            discard_bytes=limits.discard_bytes,
-        )
-        attached = _Served(served)
+        attached = _Served(_serve(device, mark, limits, recoverable=recoverable))
         with contextlib.suppress(OSError):  # a queue of one kind of scheduler only
             (Path("/sys/block") / attached.path.name / "queue/scheduler").write_text("none")
         return attached
+
+    def recover(self, device: _core.LiveDevice, mark: Path, *, limits: QueueLimits) -> Attachment:
+        """Serves the driver's device with this mark."""
+        numbers = _numbers(_mark(mark))
+        if not numbers:
+            raise TargetError(f"{mark}: the kernel has no such device any more")
+        return _Served(_serve(device, mark, limits, recoverable=True, again=numbers[0]))
 
     def leftovers(self, mark: Path) -> Leftovers:
         """Devices of the driver with this mark."""
@@ -98,15 +104,18 @@ class _Left:
 
     def block_devices(self) -> list[Path]:
         """Those with this mark, even if the kernel has ended the block device with its process."""
-        return [_block_device(number) for number in self._numbers()]
+        return [_block_device(number) for number in _numbers(self._mark)]
 
     def abort(self) -> None:
-        """The kernel itself ends what a dead process has not answered."""
+        """The kernel itself ends what a dead process has not answered, unless another may come."""
+        for number in _numbers(self._mark):
+            if _core.Ublk.is_recoverable(number):
+                _core.Ublk.take_other(number, self._mark)
 
     def detach(self, *, limit_s: float) -> list[Path]:
         """Takes them from the host; who uses them gets errors from then on."""
         busy = []
-        for number in self._numbers():
+        for number in _numbers(self._mark):
             path = _block_device(number)
             if not _is_free(path, limit_s):
                 busy.append(path)
@@ -116,16 +125,37 @@ class _Left:
 
     def drop(self) -> list[str]:
         """Out of the kernel."""
-        for number in self._numbers():
+        for number in _numbers(self._mark):
             _core.Ublk.remove_other(number, self._mark)
         return []
 
-    def _numbers(self) -> list[int]:
-        entries = _SERVED.iterdir() if _SERVED.is_dir() else ()
-        there = [int(entry.name.removeprefix("ublkc")) for entry in entries]
-        if there and not _core.Ublk.available():
-            raise MissingTool(f"{_NO_UBLK}: what is left of it cannot be looked for")
-        return sorted(number for number in there if _core.Ublk.mark_of(number) == self._mark)
+
+def _serve(
+    device: _core.LiveDevice,
+    mark: Path,
+    limits: QueueLimits,
+    *,
+    recoverable: bool,
+    again: int | None = None,
+) -> _core.Ublk:
+    return _core.Ublk(
+        device,
+        mark=_mark(mark),
+        rotational=limits.rotational,
+        depth=max(min(limits.depth, _MOST_AT_A_TIME), _LEAST_AT_A_TIME),
+        largest_bytes=_LARGEST_REQUEST_BYTES,
+        discard_bytes=limits.discard_bytes,
+        recoverable=recoverable,
+        again=again,
+    )
+
+
+def _numbers(mark: int) -> list[int]:
+    entries = _SERVED.iterdir() if _SERVED.is_dir() else ()
+    there = [int(entry.name.removeprefix("ublkc")) for entry in entries]
+    if there and not _core.Ublk.available():
+        raise MissingTool(f"{_NO_UBLK}: what is left of it cannot be looked for")
+    return sorted(number for number in there if _core.Ublk.mark_of(number) == mark)
 
 
 def _mark(file: Path) -> int:
