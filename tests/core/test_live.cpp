@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <numeric>
 #include <thread>
+#include <vector>
 
 #include "base/prng.hpp"
 #include "disk/hdd.hpp"
@@ -402,6 +404,34 @@ TEST_P(Live, APowerCutDoesNotUndoWhatWasWrittenWithoutTheModel) {
     for (const auto& version : world.host.versions(extent(0, kSectors / 8))) {
       ASSERT_EQ(version, Version{2});
     }
+  }
+}
+
+// Another process's store: the model takes what is in it for written, and nothing else.
+TEST(LiveStore, IsDataFromLongAgoToAModelThatHasNotSeenIt) {
+  for (const bool assumed : {false, true}) {
+    const int fd = memory_fd(kVisible + 64_MiB);
+    const std::vector<std::byte> block(kBlock * kSectorBytes, std::byte{1});
+    ASSERT_EQ(::pwrite(fd, block.data(), block.size(), 16 * kBlock * kSectorBytes),
+              static_cast<ssize_t>(block.size()));
+    LiveDevice device(make(ssd()), fd, kVisible);
+    LiveHost host(device);
+    device.start();
+    if (assumed) device.assume_stored();
+    device.set_pace(Pace::virtual_time, 1, Nanos{0});
+    const auto time_of_a_read = [&](std::int64_t at) {
+      const auto now = [&] {
+        Nanos found;
+        device.look([&](DeviceModel&, LiveCounters&, Nanos time) { found = time; });
+        return found;
+      };
+      const Nanos before = now();
+      EXPECT_EQ(host.versions(extent(at * kBlock, kBlock)).size(), std::size_t{kBlock});
+      return now() - before;
+    };
+    const Nanos stored = time_of_a_read(16);
+    const Nanos empty = time_of_a_read(17);
+    EXPECT_EQ(stored - empty >= Nanos{50_us}, assumed) << stored.count() << " " << empty.count();
   }
 }
 
