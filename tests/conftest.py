@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -280,11 +282,27 @@ def loop_device(folder: Path, size_bytes: int, *, remove: bool = False) -> Itera
     finally:
         subprocess.run([losetup, "--detach", str(device)], check=True)
         if remove:
-            with Path("/dev/loop-control").open("rb") as control:
-                fcntl.ioctl(control, LOOP_CTL_REMOVE, int(device.name.removeprefix("loop")))
+            _forget_loop_device(int(device.name.removeprefix("loop")))
 
 
 LOOP_CTL_REMOVE = 0x4C81
+
+
+def _forget_loop_device(number: int) -> None:
+    """Once nobody has it open: another test's losetup looks at all of them for a moment."""
+    deadline = time.monotonic() + 5
+    with Path("/dev/loop-control").open("rb") as control:
+        while True:
+            try:
+                fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+            except OSError as error:
+                if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+
 """include/uapi/linux/loop.h"""
 
 
