@@ -12,7 +12,7 @@ from rich.table import Table
 
 from harness import _core
 from harness.commands.console import say, terminal
-from harness.errors import BadParameter
+from harness.errors import BadParameter, TargetError
 from harness.units import format_bytes, parse_size_option
 
 if TYPE_CHECKING:
@@ -245,7 +245,11 @@ def speed(
 def recover(name: NameArgument) -> None:
     """Serves a recoverable device again whose process was killed; whoever uses it goes on."""
     from harness.devices import live
+    from harness.devices.live import registry
 
+    kept = registry.existing(name).about().get("store", "memory")
+    if kept != "memory" and not Path(kept).exists():  # its host must not get zeros for its data
+        raise TargetError(f"{name}: its data, {kept}, is gone: put it back, or `harness clean`")
     device = live.recover(name)
     say(f"{device.path}  {device.name}; its drive's state is lost: nothing measured on it is valid")
 

@@ -221,3 +221,15 @@ def test_a_device_that_is_not_recoverable_stays_dead_until_it_is_cleaned(tmp_pat
     registry.remove_traces(device.place)
     with pytest.raises(UnknownName):
         live.recover(device.name)
+
+
+def test_no_device_is_recovered_without_its_data(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    device = live.create(small(store=str(store)), new_name())
+    os.kill(device.place.about()["pid"], signal.SIGKILL)
+    eventually(device.place.is_dead)
+    store.unlink()
+    done = harness("device", "recover", device.name)
+    assert done.returncode != 0
+    assert f"{store}, is gone" in " ".join(done.stderr.split())
+    assert not store.exists()
