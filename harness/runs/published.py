@@ -6,7 +6,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -36,6 +36,28 @@ def read(tier: str, table: str, series: str, traces: Path) -> Results:
         return pd.read_parquet(path) if path.is_file() else None
 
     return Results(tier, pd.DataFrame() if rows is None else rows, json.loads(series), trace)
+
+
+def as_csv(table: pd.DataFrame) -> str:
+    """The table of results as it is published: nine digits, and whole numbers with all of theirs.
+
+    A column of counts in which some points have nothing is one of floats, of which a size in bytes
+    would lose its last digits.
+    """
+    whole = {name: "Int64" for name, column in table.items() if _is_whole(column)}
+    text: str = table.astype(whole).to_csv(index=False, float_format="%.9g", lineterminator="\n")
+    return text
+
+
+def _is_whole(column: pd.Series[Any]) -> bool:
+    if not pd.api.types.is_float_dtype(column):
+        return False
+    found = column.dropna()
+    return bool((found.abs() < _EXACT).all() and (found % 1 == 0).all())
+
+
+_EXACT: Final = 2.0**53
+"""Up to here a float holds every whole number."""
 
 
 def about(project: Project, experiment: str, tier: str) -> dict[str, Any] | None:

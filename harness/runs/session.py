@@ -244,7 +244,7 @@ class Session:
 
         place, about, name = self.place, self._about(), self.experiment.name
         measured = self.results
-        table = measured.table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+        table = published.as_csv(measured.table)
         series = json.dumps(measured.series, indent=None, sort_keys=True) + "\n"
         # What is drawn and judged is what is written, so that anybody can do it again.
         written = published.read(self.bench.tier, table, series, place.traces)
