@@ -256,7 +256,7 @@ def agreement(
     from harness.runs import agreement as agreements
     from harness.runs.study import agreement_of
 
-    table, path = agreements.write(find_project(), experiment, publish=publish)
+    table, judged, path = agreements.write(find_project(), experiment, publish=publish)
     goal = agreement_of(experiment).goal_ratio
     shown = Table(
         "device", "what", "points", "median", "lowest", "highest", f"within {goal:.0%}", box=None
@@ -269,7 +269,26 @@ def agreement(
     if "ios_differ" in table:
         differ = int(table.ios_differ.sum())
         terminal().print(f"{differ} of {int(table.ios_compared.sum()):,} I/O counts differ")
+    if not judged.empty:
+        _print_claims_beside(judged)
     say(f"the table: {path}")
+
+
+def _print_claims_beside(judged: pd.DataFrame) -> None:
+    """What an emulated run says of the claims, and what the model of the same run says."""
+    from harness.runs.claims import NOT_JUDGED, format_value
+
+    shown = Table("claim", "emulated", "the model of that run", box=None)
+    for row in judged.itertuples():
+        cells = [
+            verdict if verdict == NOT_JUDGED else f"{format_value(value, row.unit)}, {verdict}"
+            for value, verdict in (
+                (row.emulated, row.emulated_verdict),
+                (row.modelled, row.modelled_verdict),
+            )
+        ]
+        shown.add_row(row.id, *cells)
+    terminal().print(shown)
 
 
 @app.command()

@@ -2,9 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
 from harness.errors import BadParameter
-from harness.experiments.base import Results, Runs
+from harness.experiments.base import Agreement, Cell, Measurement, Results, Runs
 from harness.experiments.obtaining import no_results
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An emulated run beside the model of the same run: its size, server and pace.
+
+    `table` is what `Agreement.compare` gives. `emulated`: the run's results. `modelled`: what the
+    model has of the same points, by which the same claims can be judged: where the two say the
+    same, and the simulated tier something else, the run's size decides and not the real stack.
+    """
+
+    table: pd.DataFrame
+    emulated: Results
+    modelled: Results
+
+
+@dataclass(frozen=True)
+class JudgedAgreement(Agreement):
+    """An agreement that gives the model's results, too. `beside` raises as `compare` does."""
+
+    beside: Callable[..., Beside]
+
+
+def modelled(
+    emulated: Results,
+    found: Mapping[str, tuple[Cell, Measurement]],
+    *,
+    given: Collection[str] = (),
+) -> Results:
+    """What the model says of a run's points: by a point's id its cell and what the model measured.
+
+    `given`: metrics that the model was given, and so does not answer. See `in_its_place`.
+    """
+    rows = [
+        {
+            **cell.values,
+            **{name: value for name, value in measured.metrics.items() if name not in given},
+            "point": id_,
+        }
+        for id_, (cell, measured) in found.items()
+    ]
+    series = {id_: measured.series for id_, (_, measured) in found.items()}
+    return in_its_place(emulated, pd.DataFrame(rows), series)
+
+
+def in_its_place(
+    emulated: Results, table: pd.DataFrame, series: Mapping[str, Mapping[str, Sequence[float]]]
+) -> Results:
+    """A model's results as if they were the run's: what only a kernel can measure is missing."""
+    names = [*emulated.table.columns, *(n for n in table.columns if n not in emulated.table)]
+    return replace(
+        emulated, table=table.reindex(columns=names), series=series, trace_of=lambda _: None
+    )
 
 
 def here_or_published(runs: Runs, here: Results) -> Results:

@@ -5,13 +5,17 @@ What is comparable, and how near it must be, a study says itself; here is what a
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
+from harness.experiments.base import Results
+from harness.experiments.beside import JudgedAgreement
 from harness.paths import Project
-from harness.runs import places
+from harness.runs import claims, places, published
 from harness.runs.study import StudyRuns, agreement_of
 from harness.system.files import write_atomically
 
@@ -23,18 +27,76 @@ def compare(project: Project, experiment: str, **options: Any) -> pd.DataFrame:
     return StudyRuns(project, experiment).compare(**options)
 
 
-def write(project: Project, experiment: str, *, publish: bool) -> tuple[pd.DataFrame, Path]:
+def write(
+    project: Project, experiment: str, *, publish: bool
+) -> tuple[pd.DataFrame, pd.DataFrame, Path]:
     """Compares, and writes the table: beside the published results, or below build/runs/.
 
-    The published one is of the machine whose emulated results are published, and under git.
+    The published one is of the machine whose emulated results are published, and under git; and so
+    are the model's results of the same points beside it. Returns the table, what both say of the
+    claims (`claims_of`; no rows if the study's comparison gives no results), and the file.
     """
-    table = compare(project, experiment)
     name = f"{experiment}.agreement"
     own = places.own(project, name).table
     path = project.results / f"{name}.csv" if publish else own
-    text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    agreement = agreement_of(experiment)
+    runs = StudyRuns(project, experiment)
+    if not isinstance(agreement, JudgedAgreement):
+        table = agreement.compare(runs)
+        _write(path, _as_csv(table))
+        return table, pd.DataFrame(columns=_CLAIMED), path
+    laid = agreement.beside(runs)
+    _write(path, _as_csv(laid.table))
+    results, series = _modelled(path)
+    _write(results, published.as_csv(laid.modelled.table))
+    _write(series, json.dumps(laid.modelled.series, sort_keys=True) + "\n")
+    return laid.table, claims_of(project, experiment, laid.emulated, laid.modelled), path
+
+
+def _as_csv(table: pd.DataFrame) -> str:
+    text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return text
+
+
+def _write(path: Path, text: str) -> None:
     write_atomically(path, text.encode(), make_folder=True)
-    return table, path
+
+
+def _modelled(table: Path) -> tuple[Path, Path]:
+    """Beside a table of both: the model's results of the same points, and their series."""
+    return table.with_suffix(".modelled.csv"), table.with_suffix(".modelled.series.json")
+
+
+def modelled(project: Project, experiment: str) -> Results:
+    """What the model says of the points whose emulated results are published, as it was published:
+    results as if they were of tier emulated. Empty if the two have not been compared.
+    """
+    table, series = _modelled(project.results / f"{experiment}.agreement.csv")
+    if not (table.is_file() and series.is_file()):
+        return Results("emulated", pd.DataFrame(), {}, lambda _: None)
+    found = published.read("emulated", table.read_text(), series.read_text(), table.parent)
+    return replace(found, scale=published.scale_of(project, experiment, "emulated"))
+
+
+_CLAIMED: Final = [
+    *("id", "statement", "unit"),
+    *("emulated", "emulated_verdict", "modelled", "modelled_verdict"),
+]
+
+
+def claims_of(project: Project, experiment: str, emulated: Results, model: Results) -> pd.DataFrame:
+    """One row per claim that the run judges: what run and model of the same run say of it.
+
+    Columns: id, statement, unit, emulated and modelled (values; NaN: that side does not answer),
+    emulated_verdict and modelled_verdict.
+    """
+    here = claims.judge(project, experiment, emulated)
+    there = claims.judge(project, experiment, model)
+    both = here.merge(there[["id", "value", "verdict"]], on="id", suffixes=("", "_modelled"))
+    names = {"value": "emulated", "verdict": "emulated_verdict"}
+    names |= {"value_modelled": "modelled", "verdict_modelled": "modelled_verdict"}
+    found = both.rename(columns=names)[_CLAIMED]
+    return found[found.emulated.notna()].reset_index(drop=True)
 
 
 def summary(table: pd.DataFrame, experiment: str) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from harness import tiers
 from harness.errors import DataFolderError
 from harness.paths import Project
-from harness.runs import claims, mutations, parameters, published, summary
+from harness.runs import agreement, claims, mutations, parameters, published, summary
 from harness.runs.claims import Claim, Paper
 from harness.runs.made_part import MadePart, row
 from harness.system.files import digest_of, write_atomically
@@ -27,6 +27,7 @@ from harness.system.files import digest_of, write_atomically
 COMMAND: Final = "harness claims --document"
 """Which makes these parts of pages."""
 
+_EMULATED: Final = "emulated"
 _HEADINGS: Final = ("place", "the paper's words", "what is measured", "paper", "expected")
 
 
@@ -96,22 +97,56 @@ def _of_paper(project: Project, name: str, paper: Paper, changed_by: Mapping[str
         first = verdicts[run[0]].get(claim.id, {}) if run else {}
         is_reproduced = first.get("verdict") == claims.REPRODUCED
         lines.append(row([*texts, _could_fail(claim, changed_by, is_reproduced=is_reproduced)]))
-    open_ones = list(_open(paper, {tier: verdicts[tier] for tier in run}))
+    open_ones = list(_open(paper, {tier: verdicts[tier] for tier in run}, _of_run(project, name)))
     if open_ones:
         lines += ["", "Not reproduced, or not wholly, and why:", "", *open_ones]
     return "\n".join([*lines, ""])
 
 
-def _open(paper: Paper, verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _open(
+    paper: Paper, verdicts: Mapping[str, Mapping[str, Any]], of_run: Mapping[str, Any]
+) -> Iterator[str]:
+    """A line per claim that a tier does not reproduce. `of_run`: what the model of the emulated run
+    says of the claims, values and verdicts.
+    """
     for claim in paper.claims:
         said = [
-            f"{tier} {_said(found[claim.id], claim.unit)}"
+            f"{tier} {_said(found[claim.id], claim.unit)}{_model_of(tier, of_run, claim)}"
             for tier, found in verdicts.items()
             if claim.id in found and found[claim.id]["verdict"] in claims.WANTING
         ]
         if said:
-            why = " ".join(claim.because.split()) or "unknown."
+            found = {tier: each.get(claim.id, {}).get("verdict") for tier, each in verdicts.items()}
+            modelled = of_run.get(claim.id, {}).get("verdict")
+            why = " ".join(claim.because.split()) or _why(found, modelled)
             yield f"- {claim.place}, {claim.statement} ({'; '.join(said)}): {why}"
+
+
+def _of_run(project: Project, name: str) -> dict[str, Any]:
+    """By claim the value and verdict of the model of the published emulated run."""
+    model = agreement.modelled(project, name)
+    if model.table.empty:
+        return {}
+    judged = claims.judge(project, name, model)
+    found = judged[judged.value.notna()].set_index("id")[["value", "verdict"]]
+    return {str(claim): row for claim, row in found.to_dict("index").items()}
+
+
+def _model_of(tier: str, of_run: Mapping[str, Any], claim: Claim) -> str:
+    if tier != _EMULATED or claim.id not in of_run:
+        return ""
+    return f", where the model of that run has {_said(of_run[claim.id], claim.unit)}"
+
+
+def _why(found: Mapping[str, str | None], modelled: str | None) -> str:
+    """What can be said without knowing more: whether the run's size makes it, or the stack."""
+    if found.get(_EMULATED) not in claims.WANTING or found.get("simulated") in claims.WANTING:
+        return "unknown."
+    if modelled in claims.WANTING:
+        return "the run's size: its model says so, too, and that of the paper's size does not."
+    if modelled == claims.REPRODUCED:
+        return "unknown; something real that its model does not have."
+    return "unknown."
 
 
 def _measure(claim: Claim) -> str:

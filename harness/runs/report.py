@@ -200,6 +200,7 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "about": about,
         "elsewhere": not published.is_from_here(about),
         "agreement": _agreement(agreement, name) if tier == "emulated" else [],
+        "model_of_run": _model_of_run(project, name, results) if tier == "emulated" else [],
     }
 
 
@@ -232,6 +233,15 @@ def _agreement(path: Path, name: str) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = agreement.summary(pd.read_csv(path), name).to_dict("records")
     return rows
+
+
+def _model_of_run(project: Project, name: str, emulated: Results) -> list[Any]:
+    """Rows of agreement.claims_of, if the two tiers have been compared."""
+    model = agreement.modelled(project, name)
+    if model.table.empty:
+        return []
+    found = agreement.claims_of(project, name, emulated, model)
+    return list(found[found.modelled.notna()].itertuples())
 
 
 def _variant_rows(variants: pd.DataFrame) -> list[dict[str, Any]]:

@@ -255,7 +255,10 @@ def test_a_point_agrees_with_itself_and_nothing_has_no_ratio(bench: SimulatedBen
         for p in grid.points(parameters(), list(DEVICES))
         if p.values["kind"] == "units" and p.values["policy"] == "delayed"
     ][2:]
-    row = agreement.beside({**point.values, **run(point, bench).metrics}, bench)
+    emulated = {**point.values, **run(point, bench).metrics}
+    cell, found = agreement._simulated(emulated, bench)
+    assert cell == point.cell
+    row = agreement.row_of(emulated, found)
     ratios = {name: value for name, value in row.items() if name.endswith("_ratio")}
     assert set(ratios) == {"handling_us_ratio", "trim_us_ratio", "later_us_ratio"}
     assert set(ratios.values()) == {1.0}

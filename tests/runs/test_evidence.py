@@ -170,3 +170,51 @@ def test_pages_are_not_made_of_another_tier_s_results_alone(project: Project) ->
     ):
         evidence.update(project)
     assert project.validation.read_text() == before
+
+
+STACK_SAYS = {"held": 20.0, "missed": 9.0, "riddle": 9.0, "seen": 20.0, "sure": 20.0}
+
+
+def run_on_a_stack(project: Project, model_elapsed_s: float | None) -> list[str]:
+    """The page's open claims, if the real stack needs 20 s, and the model of that run this long."""
+    table = pd.DataFrame([{"point": "a", "variant": "paper", "elapsed_s": 20.0, "read_bytes": 9.0}])
+    stem = project.results / "grace_hash_join"
+    table.to_csv(f"{stem}.emulated.csv", index=False)
+    verdicts = {
+        name: {"value": value, "verdict": claims.REPRODUCED} for name, value in STACK_SAYS.items()
+    }
+    verdicts["held"]["verdict"] = claims.NOT_REPRODUCED
+    (project.metrics / "grace_hash_join.emulated.json").write_text(json.dumps(verdicts))
+    if model_elapsed_s is not None:
+        model = table.assign(elapsed_s=model_elapsed_s)
+        model.to_csv(f"{stem}.agreement.modelled.csv", index=False)
+        Path(f"{stem}.agreement.modelled.series.json").write_text("{}")
+    evidence.update(project)
+    lines = evidence.written(project.validation).splitlines()
+    return [line for line in lines if line.startswith("- figure 1")]
+
+
+@pytest.mark.parametrize(
+    ("model_elapsed_s", "says"),
+    [
+        (None, "(emulated 20, not reproduced): unknown."),
+        (
+            21.0,
+            (
+                "(emulated 20, not reproduced, where the model of that run has 21, not reproduced):"
+                " the run's size: its model says so, too, and that of the paper's size does not."
+            ),
+        ),
+        (
+            11.0,
+            (
+                "(emulated 20, not reproduced, where the model of that run has 11, reproduced): "
+                "unknown; something real that its model does not have."
+            ),
+        ),
+    ],
+)
+def test_the_model_of_the_same_run_tells_its_size_from_the_real_stack(
+    project: Project, model_elapsed_s: float | None, says: str
+) -> None:
+    assert run_on_a_stack(project, model_elapsed_s) == [f"- figure 1, time {says}"]

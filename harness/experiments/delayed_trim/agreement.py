@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from harness.experiments.base import Agreement, Runs
-from harness.experiments.beside import here_or_published
+from harness.experiments.base import Measurement, Runs
+from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
 from harness.experiments.delayed_trim import grid, model
 from harness.tiers.simulated import SimulatedBench
 
@@ -31,29 +31,42 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
 
     What is 0 on either side has no ratio. See `agreement.compare`.
     """
+    return beside(runs, **options).table
+
+
+def beside(runs: Runs, **options: Any) -> Beside:
+    """That, and the model's results. Raises BadParameter if there is nothing."""
     with runs.open("emulated", **options) as session:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
-    table = here_or_published(runs, results).table
+    emulated = here_or_published(runs, results)
     profiles, host = runs.project.profiles, runs.host_name()
+    rows, model_of = [], {}
     with SimulatedBench(profiles, devices, host, overrides) as simulated:
-        rows = [beside(point, simulated) for point in table.to_dict("records")]
-    return pd.DataFrame(rows)
+        for point in emulated.table.to_dict("records"):
+            cell, found = _simulated(point, simulated)
+            model_of[str(point["point"])] = cell, found
+            rows.append(row_of(point, found))
+    return Beside(pd.DataFrame(rows), emulated, modelled(emulated, model_of))
 
 
-def beside(point: Mapping[Any, Any], simulated: SimulatedBench) -> dict[str, Any]:
+def _simulated(
+    point: Mapping[Any, Any], simulated: SimulatedBench
+) -> tuple[grid.Cell, Measurement]:
+    cell = grid.read({str(name): value for name, value in point.items() if not pd.isna(value)})
+    return cell, model.run_point(cell, simulated)
+
+
+def row_of(point: Mapping[Any, Any], found: Measurement) -> dict[str, Any]:
     """A point's values and emulated metrics beside the model's, as columns of `compare`."""
-    values = {str(name): value for name, value in point.items() if not pd.isna(value)}
-    found = model.run_point(grid.read(values), simulated).metrics
-    names = ("device", "kind", "policy", "unit_bytes")
-    row = {name: values[name] for name in names}
-    for name in COMPARED[str(values["kind"])]:
-        emulated, modelled = float(values[name]), float(found[name])
-        row |= {f"{name}_emulated": emulated, f"{name}_simulated": modelled}
-        if emulated and modelled:
-            row[f"{name}_ratio"] = emulated / modelled
+    row = {name: point[name] for name in ("device", "kind", "policy", "unit_bytes")}
+    for name in COMPARED[str(point["kind"])]:
+        emulated, simulated = float(point[name]), float(found.metrics[name])
+        row |= {f"{name}_emulated": emulated, f"{name}_simulated": simulated}
+        if emulated and simulated:
+            row[f"{name}_ratio"] = emulated / simulated
     return row
 
 
-AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)
+AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside)

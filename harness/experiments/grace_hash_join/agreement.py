@@ -9,6 +9,7 @@ host and device.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +18,8 @@ import pandas as pd
 import yaml
 
 from harness import _core
-from harness.experiments.base import Agreement, Results, Runs
-from harness.experiments.beside import not_run
+from harness.experiments.base import Results, Runs
+from harness.experiments.beside import Beside, JudgedAgreement, in_its_place, not_run
 from harness.experiments.this_machine import write_bare_profile
 from harness.paths import Project
 from harness.tiers.base import DATA_OFFSET_BYTES
@@ -75,6 +76,11 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     not equal); for traced points the median latency of reads and writes as the engine saw them.
     Raises BadParameter if nothing has been run.
     """
+    return beside(runs, **options).table
+
+
+def beside(runs: Runs, **options: Any) -> Beside:
+    """That, and the model's results. Raises BadParameter if nothing has been run."""
     with runs.open("emulated", **options) as session:
         emulated = session.results
         scale = str(session.parameters.model_dump()["scale"])
@@ -82,16 +88,21 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     if emulated.table.empty:
         raise not_run(runs)
     settings = {name: yaml.safe_dump(value) for name, value in values.items() if value}
-    frames = []
+    frames, tables = [], []
+    series: dict[str, Mapping[str, Sequence[float]]] = {}
     for slowdown, table in emulated.table.groupby("slowdown"):
         host = measured_host(runs.project, scale, float(slowdown))
         with runs.open("simulated", settings=settings, host=str(host)) as simulated:
             wanted = set(table.point)
             simulated.points = [p for p in simulated.points if p.id in wanted]
-            frames.append(
-                _beside(Results("emulated", table, {}, emulated.trace_of), simulated.run())
-            )
-    return pd.concat(frames, ignore_index=True).sort_values(list(_VALUES), ignore_index=True)
+            found = simulated.run()
+            frames.append(_beside(Results("emulated", table, {}, emulated.trace_of), found))
+            tables.append(found.table)
+            series |= found.series
+    rows = pd.concat(frames, ignore_index=True).sort_values(list(_VALUES), ignore_index=True)
+    return Beside(
+        rows, emulated, in_its_place(emulated, pd.concat(tables, ignore_index=True), series)
+    )
 
 
 def _beside(emulated: Results, simulated: Results) -> pd.DataFrame:
@@ -198,4 +209,4 @@ def _aligned(size_bytes: int) -> int:
     return -(-size_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
 
 
-AGREEMENT: Final = Agreement(compare, goal_ratio=0.1)
+AGREEMENT: Final = JudgedAgreement(compare, 0.1, beside)

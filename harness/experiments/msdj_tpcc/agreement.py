@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from harness.experiments.base import Agreement, Measurement, Runs
-from harness.experiments.beside import here_or_published
+from harness.experiments.base import Measurement, Runs
+from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
 from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.grid import Cell
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
@@ -33,6 +33,9 @@ _MOST_CPU_NS: Final = 200_000_000
 _HALVINGS: Final = 7
 _PACE_RATIO: Final = 0.02
 
+_GIVEN: Final = ("tpmc", "transactions", "new_orders")
+"""Metrics that follow from the pace."""
+
 Series = Mapping[str, Sequence[float]]
 
 
@@ -46,16 +49,26 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     what a transaction then costs the simulated processor is `transaction_cpu_ms`. See
     `agreement.compare`.
     """
+    return beside(runs, **options).table
+
+
+def beside(runs: Runs, **options: Any) -> Beside:
+    """That, and the model's results but for TpmC, which it was given.
+
+    Raises BadParameter if there is nothing.
+    """
     with runs.open("emulated", **options) as session:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
     results = here_or_published(runs, results)
     profiles, host = runs.project.profiles, runs.host_name()
-    rows = []
+    rows, model_of = [], {}
     with SimulatedBench(profiles, devices, host, overrides) as simulated:
         for point in results.table.to_dict("records"):
-            cpu_ns, found = _as_fast(Cell.read(point), float(point["tpmc"]), simulated)
+            cell = Cell.read(point)
+            cpu_ns, found = _as_fast(cell, float(point["tpmc"]), simulated)
+            model_of[str(point["point"])] = cell, found
             emulated = compared(point, results.series[str(point["point"])])
             rows.append(
                 {name: point[name] for name in _VALUES}
@@ -63,7 +76,8 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
                 | _beside(emulated, compared(found.metrics, found.series))
                 | {"tpmc_emulated": point["tpmc"], "tpmc_simulated": found.metrics["tpmc"]}
             )
-    return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+    table = pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+    return Beside(table, results, modelled(results, model_of, given=_GIVEN))
 
 
 def _as_fast(cell: Cell, tpmc: float, bench: SimulatedBench) -> tuple[int, Measurement]:
@@ -105,4 +119,4 @@ def _beside(emulated: Mapping[str, float], simulated: Mapping[str, float]) -> di
     return row
 
 
-AGREEMENT: Final = Agreement(compare, goal_ratio=0.15)
+AGREEMENT: Final = JudgedAgreement(compare, 0.15, beside)

@@ -15,8 +15,8 @@ from typing import Any, Final
 import pandas as pd
 
 from harness.experiments import kernel
-from harness.experiments.base import Agreement, Runs
-from harness.experiments.beside import here_or_published
+from harness.experiments.base import Measurement, Runs
+from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
 from harness.experiments.sort_merge_join import model, real
 from harness.experiments.sort_merge_join.grid import Cell
 from harness.experiments.sort_merge_join.model import Query
@@ -47,24 +47,31 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
 
     What the emulated tier measures does not depend on the model beside it. See `agreement.compare`.
     """
+    return beside(runs, **options).table
+
+
+def beside(runs: Runs, **options: Any) -> Beside:
+    """That, and the model's results. Raises BadParameter if there is nothing."""
     with runs.open("emulated", **options) as session:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
-    table = here_or_published(runs, results).table
+    emulated = here_or_published(runs, results)
     project = runs.project
-    cpu = _measured_cpu(project, table.iloc[0])
-    rows = []
-    for point in table.to_dict("records"):
+    cpu = _measured_cpu(project, emulated.table.iloc[0])
+    rows, model_of = [], {}
+    for point in emulated.table.to_dict("records"):
         found = _simulated(project, devices, point, cpu)
+        model_of[str(point["point"])] = Cell.read(point), found
         row = {name: point[name] for name in _VALUES}
         for name in _COMPARED:
             row |= {
                 f"{name}_emulated": point[name],
-                f"{name}_simulated": found[name],
-                f"{name}_ratio": point[name] / found[name],
+                f"{name}_simulated": found.metrics[name],
+                f"{name}_ratio": point[name] / found.metrics[name],
             }
         rows.append(row)
-    return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+    table = pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+    return Beside(table, emulated, modelled(emulated, model_of))
 
 
 def _relations(point: Mapping[str, Any]) -> list[Relation]:
@@ -87,7 +94,7 @@ def _query(point: Mapping[str, Any]) -> Query:
 
 def _simulated(
     project: Project, devices: dict[str, str], point: Mapping[str, Any], cpu: dict[str, float]
-) -> dict[str, int | float]:
+) -> Measurement:
     """The point in virtual time, in the device's time: there the CPU is `slowdown` times faster."""
     slowdown = float(point["slowdown"])
     faster = {name: ns / slowdown for name, ns in cpu.items()}
@@ -102,7 +109,7 @@ def _simulated(
         result = model.simulate(
             machine, _query(point), cell, bench.cancel, cache_bytes, slowdown, kernel.EMULATED
         )
-    return model.metrics(result)
+    return Measurement(model.metrics(result))
 
 
 def _measured_cpu(project: Project, point: Mapping[str, Any]) -> dict[str, float]:
@@ -174,4 +181,4 @@ def _host(
     )
 
 
-AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)
+AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside)

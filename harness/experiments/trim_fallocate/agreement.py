@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from harness.experiments.base import Agreement, Runs
-from harness.experiments.beside import here_or_published
+from harness.experiments.base import Measurement, Runs
+from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
 from harness.experiments.this_machine import memory_bench, plain, write_profile
 from harness.experiments.trim_fallocate import hash_batches, model, real
 from harness.experiments.trim_fallocate.grid import Cell
@@ -54,15 +54,25 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     is farthest from 1. Columns extent_length_histogram_* and trim_length_histogram_* have
     the distributions as texts, counts by power of two of 4 KiB, the model's of one order.
     """
+    return beside(runs, **options).table
+
+
+def beside(runs: Runs, **options: Any) -> Beside:
+    """That, and the model's results: each number's median over the orders of tuples.
+
+    Raises BadParameter if there is nothing.
+    """
     with runs.open("emulated", **options) as session:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
     results = here_or_published(runs, results)
     points = results.table[results.table.workload == "hash_join"].to_dict("records")
     pace = _measured_pace(runs.project, points[0])
-    rows = []
+    rows, model_of = [], {}
     for point in points:
         orders, found = _simulated(runs.project, devices, point, pace)
+        median = Measurement(orders.median().to_dict(), _median(found))
+        model_of[str(point["point"])] = Cell.read(point), median
         row = {name: point[name] for name in _VALUES}
         for name in _COMPARED:
             simulated = orders[name].median()
@@ -76,7 +86,13 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
             row[f"{name}_emulated"] = _text(here[name])
             row[f"{name}_simulated"] = _text(found[0][name])
         rows.append(row)
-    return pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+    table = pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
+    return Beside(table, results, modelled(results, model_of))
+
+
+def _median(orders: Sequence[Mapping[str, Any]]) -> dict[str, list[int] | list[float]]:
+    """Each entry of each series."""
+    return {name: np.median([each[name] for each in orders], axis=0).tolist() for name in orders[0]}
 
 
 def _worst_waf(emulated: Mapping[str, Any], orders: Sequence[Mapping[str, Any]]) -> float:
@@ -187,4 +203,4 @@ def _host(project: Project, device: str, point: Mapping[str, Any], pace: _Pace) 
     )
 
 
-AGREEMENT: Final = Agreement(compare, goal_ratio=0.2)
+AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside)

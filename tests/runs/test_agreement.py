@@ -1,0 +1,106 @@
+"""An emulated run beside the model of the same run: what each says of the claims."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.experiments.base import Cell, Measurement, Results
+from harness.experiments.beside import Beside, JudgedAgreement, modelled
+from harness.paths import Project
+from harness.runs import agreement, claims
+
+CLAIMS = """
+toy:
+  title: A paper
+  reference: somebody, 2020
+  relation: SELECT * FROM results WHERE $variant = 'paper' AND $repetition IS NULL
+  claims:
+    - {id: time, place: figure 1, statement: time,
+       metric: SELECT sum(elapsed_s) FROM r, published: "3", expected: [2, 4], why: w}
+    - {id: pace, place: figure 2, statement: pace,
+       metric: SELECT max(pace) FROM r, published: "9", expected: [8, 12], why: w}
+    - {id: locks, place: figure 3, statement: "what only a server knows",
+       metric: SELECT max(locks) FROM r, published: "9", expected: [8, 12], why: w}
+    - {id: worst, place: figure 4, statement: "of the repetitions",
+       metric: SELECT max(elapsed_s) FROM repetitions, published: "9", expected: [8, 12], why: w}
+    - {id: other, place: figure 5, statement: "not run",
+       metric: SELECT NULL, published: "9", expected: [8, 12], why: w}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Cell):
+    clients: int
+
+
+RUN = pd.DataFrame(
+    [
+        {"device": "ssd", "clients": 1, "elapsed_s": 1.0, "pace": 9, "locks": 9, "point": "01"},
+        {"device": "ssd", "clients": 2, "elapsed_s": 5.0, "pace": 9, "locks": 8, "point": "02"},
+    ]
+)
+EMULATED = Results("emulated", RUN, {"01": {"repetition_elapsed_s": [1.0, 9.5]}}, lambda _: None)
+FOUND = {
+    point: (
+        Load(device="ssd", clients=clients),
+        Measurement(
+            {"elapsed_s": 1.5, "pace": 9, "waits": 1}, {"repetition_elapsed_s": [1.5, 2.0]}
+        ),
+    )
+    for clients, point in enumerate(("01", "02"), 1)
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    for folder in (project.published, project.results):
+        folder.mkdir(parents=True)
+    (project.published / "claims.yaml").write_text(CLAIMS)
+    claims.load_fresh()
+    return project
+
+
+def test_the_model_answers_by_its_own_numbers_and_not_what_it_was_given(project: Project) -> None:
+    model = modelled(EMULATED, FOUND, given=("pace",))
+    assert list(model.table.clients) == [1, 2]
+    assert list(model.table.columns)[-1] == "waits"
+    found = agreement.claims_of(project, "toy", EMULATED, model).set_index("id")
+    assert list(found.index) == ["time", "pace", "locks", "worst"]
+    assert tuple(found.loc["time", ["emulated", "modelled"]]) == (6.0, 3.0)
+    verdicts = found[["emulated_verdict", "modelled_verdict"]]
+    assert tuple(verdicts.loc["time"]) == (claims.NOT_REPRODUCED, claims.REPRODUCED)
+    assert tuple(verdicts.loc["pace"]) == (claims.REPRODUCED, claims.NOT_JUDGED)
+    assert tuple(verdicts.loc["locks"]) == (claims.REPRODUCED, claims.NOT_JUDGED)
+    assert tuple(verdicts.loc["worst"]) == (claims.REPRODUCED, claims.NOT_REPRODUCED)
+
+
+def test_a_point_that_the_model_does_not_have_is_left_out() -> None:
+    model = modelled(EMULATED, {"02": FOUND["02"]})
+    assert list(model.table.point) == ["02"]
+    assert set(model.series) == {"02"}
+
+
+def test_what_was_laid_beside_is_read_again_as_it_was(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pd.DataFrame([{"device": "ssd", "elapsed_s_ratio": 2.0}])
+    laid = Beside(table, EMULATED, modelled(EMULATED, FOUND, given=("pace",)))
+    judged = JudgedAgreement(lambda *_: table, 0.1, lambda _: laid)
+    monkeypatch.setattr(agreement, "agreement_of", lambda _: judged)
+    _, found, path = agreement.write(project, "toy", publish=True)
+    assert path == project.results / "toy.agreement.csv"
+    again = agreement.modelled(project, "toy")
+    assert json.loads(json.dumps(dict(again.series))) == {
+        id_: each.series for id_, (_, each) in FOUND.items()
+    }
+    pd.testing.assert_frame_equal(found, agreement.claims_of(project, "toy", EMULATED, again))
+
+
+def test_two_tiers_that_were_not_compared_have_no_model_of_the_run(project: Project) -> None:
+    assert agreement.modelled(project, "toy").table.empty
