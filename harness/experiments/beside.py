@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pandas as pd
 
@@ -60,9 +61,13 @@ def in_its_place(
 ) -> Results:
     """A model's results as if they were the run's: what only a kernel can measure is missing."""
     names = [*emulated.table.columns, *(n for n in table.columns if n not in emulated.table)]
-    return replace(
-        emulated, table=table.reindex(columns=names), series=series, trace_of=lambda _: None
-    )
+    found = table.reindex(columns=names)
+    if _SCALE in emulated.table:  # no parameter of a point, and nothing that is measured
+        found[_SCALE] = found.point.map(emulated.table.set_index("point")[_SCALE])
+    return replace(emulated, table=found, series=series, trace_of=lambda _: None)
+
+
+_SCALE: Final = "scale"
 
 
 def here_or_published(runs: Runs, here: Results) -> Results:

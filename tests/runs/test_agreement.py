@@ -43,7 +43,7 @@ RUN = pd.DataFrame(
         {"device": "ssd", "clients": 1, "elapsed_s": 1.0, "pace": 9, "locks": 9, "point": "01"},
         {"device": "ssd", "clients": 2, "elapsed_s": 5.0, "pace": 9, "locks": 8, "point": "02"},
     ]
-)
+).assign(scale="small")
 EMULATED = Results("emulated", RUN, {"01": {"repetition_elapsed_s": [1.0, 9.5]}}, lambda _: None)
 FOUND = {
     point: (
@@ -70,6 +70,7 @@ def test_the_model_answers_by_its_own_numbers_and_not_what_it_was_given(project:
     model = modelled(EMULATED, FOUND, given=("pace",))
     assert list(model.table.clients) == [1, 2]
     assert list(model.table.columns)[-1] == "waits"
+    assert list(model.table.scale) == ["small"] * 2
     found = agreement.claims_of(project, "toy", EMULATED, model).set_index("id")
     assert list(found.index) == ["time", "pace", "locks", "worst"]
     assert tuple(found.loc["time", ["emulated", "modelled"]]) == (6.0, 3.0)
