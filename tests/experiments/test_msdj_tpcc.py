@@ -373,15 +373,6 @@ def test_the_paper_s_size_runs_on_the_drive_that_its_profile_describes() -> None
             bench.reserve({"pm953": needed + 4096})
 
 
-def test_what_was_tuned_is_told_where_people_read(project: Project) -> None:
-    validation = (REPOSITORY / "docs" / "validation.md").read_text()
-    for study in ("msdj_tpcc", "msdj_crashes"):
-        tuned = claims.tuned(project, study)
-        assert len(tuned) > 0
-        for choice in tuned.itertuples():
-            assert f"| {choice.what} | {choice.before} | {choice.after} |" in validation
-
-
 def test_repetitions_are_judged_one_by_one_and_together(project: Project) -> None:
     """A value that is in its range with one seed and out of it with another decides nothing."""
     found = made_up(parameters(variants={}, seeds=[1, 2, 3]))

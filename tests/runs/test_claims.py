@@ -210,3 +210,12 @@ def test_metrics_of_the_real_claims_can_be_computed(project: Project, tmp_path: 
     table = Results("simulated", pd.DataFrame([columns]), {}, lambda _: None)
     judged = claims.judge(Project(tmp_path), "grace_hash_join", table)
     assert set(judged.verdict) == {claims.NOT_JUDGED}
+
+
+def test_what_was_tuned_is_told_where_people_read(project: Project) -> None:
+    validation = project.validation.read_text()
+    papers = claims.load(project).values()
+    chosen = [choice for paper in papers for choice in paper.tuned]
+    assert chosen
+    for choice in chosen:
+        assert f"| {choice.what} | {choice.before} | {choice.after} |" in validation
