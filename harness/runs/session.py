@@ -88,7 +88,7 @@ def open_session(
     )
     with open_bench(options, chosen.bench, project) as bench:
         place = place_of(project, name, tier, options, publish=publish and not why_tier)
-        yield Session(project, experiment, bench, values, place, why_tier)
+        yield Session(project, experiment, bench, values, place, why_tier, chosen.bench.slowdown)
 
 
 def place_of(
@@ -119,7 +119,11 @@ def pipelines_options(project: Project) -> Options:
 
 
 class Session:
-    """One experiment on one bench; `place` is where its tables and figures go."""
+    """One experiment on one bench; `place` is where its tables and figures go.
+
+    `slowdown`: that was asked for, of all devices or of each: what software costs a device's
+    results depends on it, so what was measured at another one is measured again.
+    """
 
     def __init__(
         self,
@@ -129,6 +133,7 @@ class Session:
         values: BaseModel,
         place: Place,
         why_tier: str = "",
+        slowdown: int | Mapping[str, int] = 0,
     ) -> None:
         self.project = project
         self.experiment = experiment
@@ -137,6 +142,7 @@ class Session:
         self.place = place
         self.why_tier = why_tier
         self.points: Sequence[Point] = experiment.points(values, bench)
+        self._slowdown = slowdown
         self._journal = Journal(project.journal / experiment.name / bench.tier)
 
     def run(self) -> Results:
@@ -383,7 +389,7 @@ class Session:
 
     def _key(self, point: Point) -> str:
         """Equal for what would give the same result, and only for that."""
-        facts = {
+        facts: dict[str, Any] = {
             "experiment": self.experiment.name,
             "tier": self.bench.tier,
             "values": dict(sorted(point.values.items())),
@@ -392,7 +398,13 @@ class Session:
             "code": self._code,
             "input": self._input_digest,
         }
+        if slowdown := self._slowdown_of(point.cell.device):
+            facts["slowdown"] = slowdown
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def _slowdown_of(self, device: str) -> int:
+        given = self._slowdown
+        return given if isinstance(given, int) else given.get(device, 0)
 
     def _identity(self, device: str) -> Mapping[str, str]:
         if device not in self._identities:

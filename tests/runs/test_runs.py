@@ -96,6 +96,25 @@ def test_a_result_counts_only_for_what_it_was_measured_with(checkout: Project) -
     assert not base & smaller
 
 
+def test_a_result_counts_only_at_the_pace_that_it_was_measured_at(checkout: Project) -> None:
+    """Software is not slowed down with a drive, so an emulated result depends on the slowdown."""
+
+    def at(slowdown: int | dict[str, int]) -> dict[str, set[str]]:
+        chosen = yaml.safe_load(checkout.params.read_text())
+        chosen["sort_merge_join"]["emulated"]["bench"]["slowdown"] = slowdown
+        checkout.params.write_text(yaml.safe_dump(chosen))
+        with open_session(checkout, "sort_merge_join", "emulated") as session:
+            return {
+                device: {session._key(p) for p in session.points if p.cell.device == device}
+                for device in session.bench.devices
+            }
+
+    both, apart, left_to_it = at(2), at({"hdd": 2, "ssd": 8}), at({"hdd": 2})
+    assert both["hdd"] == apart["hdd"] == left_to_it["hdd"]
+    assert not both["ssd"] & apart["ssd"]
+    assert not both["ssd"] & left_to_it["ssd"]
+
+
 def test_points_are_listed_once_and_in_order(checkout: Project) -> None:
     with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
         names = [point.id for point in session.points]
