@@ -369,3 +369,19 @@ def test_notebooks_execute(harness_command: Command, checkout: Project) -> None:
     html = (checkout.report / "index.html").read_text()
     assert html.count("<svg") >= 8
     shutil.rmtree(checkout.report)
+
+
+def test_others_emulated_results_are_laid_beside_the_model(
+    harness_here: Command, checkout: Project
+) -> None:
+    """By whoever has cloned them: that takes no device."""
+    shutil.copytree(REPOSITORY / "data" / "results", checkout.results)
+    done = harness_here("agreement", "delayed_trim", "--publish")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    [handling] = [line for line in lines if line[1:2] == ["handling_us"]]
+    assert handling[2:] == ["6", "1.000", "1.000", "1.000", "100%"]
+    [judged] = [line for line in lines if line[:1] == ["dt-writes-wait"]]
+    assert len(judged) > 4, done.stdout
+    for name in ("csv", "modelled.csv", "modelled.series.json"):
+        assert (checkout.results / f"delayed_trim.agreement.{name}").is_file()
