@@ -379,7 +379,7 @@ def test_others_emulated_results_are_laid_beside_the_model(
     done = harness_here("agreement", "delayed_trim", "--publish")
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    [handling] = [line for line in lines if line[1:2] == ["handling_us"]]
+    [handling] = [line for line in lines if line[:2] == ["board", "handling_us"]]
     assert handling[2:] == ["6", "1.000", "1.000", "1.000", "100%"]
     [judged] = [line for line in lines if line[:1] == ["dt-writes-wait"]]
     assert len(judged) > 4, done.stdout
