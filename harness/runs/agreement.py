@@ -15,7 +15,7 @@ import pandas as pd
 from harness.experiments.base import Results
 from harness.experiments.beside import JudgedAgreement
 from harness.paths import Project
-from harness.runs import claims, places, published
+from harness.runs import places, published
 from harness.runs.study import StudyRuns, agreement_of
 from harness.system.files import write_atomically
 
@@ -50,7 +50,7 @@ def write(
     results, series = _modelled(path)
     _write(results, published.as_csv(laid.modelled.table))
     _write(series, json.dumps(laid.modelled.series, sort_keys=True) + "\n")
-    return laid.table, claims_of(project, experiment, laid.emulated, laid.modelled), path
+    return laid.table, claims_of(runs.judge(laid.emulated), runs.judge(laid.modelled)), path
 
 
 def _as_csv(table: pd.DataFrame) -> str:
@@ -84,15 +84,13 @@ _CLAIMED: Final = [
 ]
 
 
-def claims_of(project: Project, experiment: str, emulated: Results, model: Results) -> pd.DataFrame:
+def claims_of(emulated: pd.DataFrame, model: pd.DataFrame) -> pd.DataFrame:
     """One row per claim that the run judges: what run and model of the same run say of it.
 
-    Columns: id, statement, unit, emulated and modelled (values; NaN: that side does not answer),
-    emulated_verdict and modelled_verdict.
+    Of both the verdicts, as `claims.judge` gives them. Columns: id, statement, unit, emulated and
+    modelled (values; NaN: that side does not answer), emulated_verdict and modelled_verdict.
     """
-    here = claims.judge(project, experiment, emulated)
-    there = claims.judge(project, experiment, model)
-    both = here.merge(there[["id", "value", "verdict"]], on="id", suffixes=("", "_modelled"))
+    both = emulated.merge(model[["id", "value", "verdict"]], on="id", suffixes=("", "_modelled"))
     names = {"value": "emulated", "verdict": "emulated_verdict"}
     names |= {"value_modelled": "modelled", "verdict_modelled": "modelled_verdict"}
     found = both.rename(columns=names)[_CLAIMED]

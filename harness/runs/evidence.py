@@ -140,7 +140,7 @@ def _model_of(tier: str, of_run: Mapping[str, Any], claim: Claim) -> str:
 
 def _why(found: Mapping[str, str | None], modelled: str | None) -> str:
     """What can be said without knowing more: whether the run's size makes it, or the stack."""
-    if found.get(_EMULATED) not in claims.WANTING or found.get("simulated") in claims.WANTING:
+    if found.get(_EMULATED) not in claims.WANTING or found.get("simulated") != claims.REPRODUCED:
         return "unknown."
     if modelled in claims.WANTING:
         return "the run's size: its model says so, too, and that of the paper's size does not."

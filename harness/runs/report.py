@@ -200,7 +200,7 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "about": about,
         "elsewhere": not published.is_from_here(about),
         "agreement": _agreement(agreement, name) if tier == "emulated" else [],
-        "model_of_run": _model_of_run(project, name, results) if tier == "emulated" else [],
+        "model_of_run": _model_of_run(project, name, judged) if tier == "emulated" else [],
     }
 
 
@@ -235,12 +235,12 @@ def _agreement(path: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _model_of_run(project: Project, name: str, emulated: Results) -> list[Any]:
-    """Rows of agreement.claims_of, if the two tiers have been compared."""
+def _model_of_run(project: Project, name: str, judged: pd.DataFrame) -> list[Any]:
+    """Rows of agreement.claims_of, if the two tiers have been compared. `judged`: the run."""
     model = agreement.modelled(project, name)
     if model.table.empty:
         return []
-    found = agreement.claims_of(project, name, emulated, model)
+    found = agreement.claims_of(judged, claims.judge(project, name, model))
     return list(found[found.modelled.notna()].itertuples())
 
 

@@ -66,12 +66,17 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
+def both_say(project: Project, model: Results) -> pd.DataFrame:
+    judged = (claims.judge(project, "toy", results) for results in (EMULATED, model))
+    return agreement.claims_of(*judged)
+
+
 def test_the_model_answers_by_its_own_numbers_and_not_what_it_was_given(project: Project) -> None:
     model = modelled(EMULATED, FOUND, given=("pace",))
     assert list(model.table.clients) == [1, 2]
     assert list(model.table.columns)[-1] == "waits"
     assert list(model.table.scale) == ["small"] * 2
-    found = agreement.claims_of(project, "toy", EMULATED, model).set_index("id")
+    found = both_say(project, model).set_index("id")
     assert list(found.index) == ["time", "pace", "locks", "worst"]
     assert tuple(found.loc["time", ["emulated", "modelled"]]) == (6.0, 3.0)
     verdicts = found[["emulated_verdict", "modelled_verdict"]]
@@ -100,7 +105,7 @@ def test_what_was_laid_beside_is_read_again_as_it_was(
     assert json.loads(json.dumps(dict(again.series))) == {
         id_: each.series for id_, (_, each) in FOUND.items()
     }
-    pd.testing.assert_frame_equal(found, agreement.claims_of(project, "toy", EMULATED, again))
+    pd.testing.assert_frame_equal(found, both_say(project, again))
 
 
 def test_two_tiers_that_were_not_compared_have_no_model_of_the_run(project: Project) -> None:
