@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,49 +13,14 @@ INSIDE = Path(__file__).resolve().parent / "inside"
 IN_GUEST = Path("/agent.py").is_file()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """In the guest: where the outcomes go."""
-    parser.addoption("--outcomes", type=Path, help="a file for outcomes, one JSON object a line")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """In the guest: writes every outcome as soon as it is known. On the host: nothing runs yet."""
-    path = config.getoption("--outcomes", default=None)
-    if path is not None:
-        config.pluginmanager.register(_Reporter(path))
+    """Nothing runs yet."""
     config.stash[MACHINES] = Machines()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Ends the guest, if there is one."""
     config.stash[MACHINES].close()
-
-
-class _Reporter:
-    """Pytest's reports as lines."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Set-up, call and tear-down of a test."""
-        self._write(report.nodeid, report.outcome, _said(report), report.duration)
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """What could not be imported."""
-        if report.failed:
-            self._write(report.nodeid, "failed", _said(report), 0.0)
-
-    def _write(self, ident: str, outcome: str, said: str, duration_s: float) -> None:
-        row = {"id": ident, "outcome": outcome, "said": said, "duration_s": duration_s}
-        with self.path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-def _said(report: pytest.TestReport | pytest.CollectReport) -> str:
-    if report.skipped and isinstance(report.longrepr, tuple):
-        return str(report.longrepr[2]).removeprefix("Skipped: ")
-    return report.longreprtext
 
 
 class Machines:

@@ -111,20 +111,33 @@ class Guest:
         """A file of the guest."""
         return self.run(["cat", str(path)], check=True).stdout
 
-    def pytest(self, tests: Sequence[str], timeout_s: float = 3600.0) -> dict[str, Outcome]:
+    def pytest(
+        self,
+        tests: Sequence[str],
+        timeout_s: float = 3600.0,
+        *,
+        options: Sequence[str] = (),
+        conftests: Path = HERE,
+        path: Sequence[Path] = (),
+    ) -> dict[str, Outcome]:
         """Runs tests (files or node ids below the checkout) in the guest; node id -> outcome.
 
         What pytest cannot even collect is an outcome of its own, with the file as its id.
+        `conftests`: the outermost folder whose conftest.py counts; `path`: folders in which every
+        Python there looks first, for `sitecustomize`, too.
         """
         report = f"/run/outcomes-{time.monotonic_ns()}.jsonl"
-        place = ["--rootdir", str(REPOSITORY), "--confcutdir", str(REPOSITORY / "tests/hardware")]
-        options = ["-q", "-p", "no:cacheprovider", *place, "--outcomes", report]
-        command = [sys.executable, "-m", "pytest", *options, *tests]
-        alone = {
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
-        }  # they would be imported, at the guest's pace
+        plugins = ["-p", "no:cacheprovider", "-p", "hardware.outcomes", "--outcomes", report]
+        place = ["--rootdir", str(REPOSITORY), "--confcutdir", str(conftests)]
+        command = [sys.executable, "-m", "pytest", "-q", *plugins, *place, *options, *tests]
+        folders = [*map(str, path), str(REPOSITORY / "tests"), self.environment.get("PYTHONPATH")]
+        environment = {
+            # Those that are installed would be imported, at the guest's pace.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": ":".join(filter(None, folders)),
+        }
         try:
-            done = self.run(command, timeout_s, environment=alone)
+            done = self.run(command, timeout_s, environment=environment)
             said = (done.stdout + done.stderr).decode(errors="replace")
         except CommandTooSlow as error:
             said = str(error)

@@ -224,7 +224,8 @@ def test_a_system_that_lacks_something(lacking: str, said: str, tmp_path: Path) 
     store_path = tmp_path / "store"
     refused = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", ELSEWHERE,
-         str(place), lacking, *MX500, "--name", new_name(), "--store", str(store_path)],
+         str(place), lacking, *MX500, "--front", "fuse_loop", "--name", new_name(),
+         "--store", str(store_path)],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
     check_refused(refused, said)
