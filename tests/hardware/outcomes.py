@@ -1,4 +1,4 @@
-"""A plugin of the guest's pytest: writes every outcome as soon as it is known, as a line of JSON."""
+"""A plugin of the guest's pytest: writes each outcome as soon as it is known, as a line of JSON."""
 
 from __future__ import annotations
 
