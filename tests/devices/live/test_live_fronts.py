@@ -187,7 +187,7 @@ def test_what_another_versions_front_end_has_left_is_not_touched() -> None:
 
 
 def test_a_device_without_a_note_is_of_the_front_end_that_was_the_only_one() -> None:
-    device = live.create(small(), new_name())
+    device = live.create(small(front="fuse_loop"), new_name())
     path = device.path
     (device.place.folder / "front").unlink()
     kill(device)
@@ -198,14 +198,14 @@ def test_a_device_without_a_note_is_of_the_front_end_that_was_the_only_one() -> 
 
 
 def test_requests_become_what_the_front_end_says() -> None:
-    with live.created(small(), new_name()) as device:
+    with live.created(small(front="fuse_loop"), new_name()) as device:
         told_world.check(device, named("fuse_loop").told)
 
 
 def test_recovery_is_of_front_ends_that_have_it_and_of_data_that_survives(tmp_path: Path) -> None:
     store = {"store": str(tmp_path / "store")}
     with pytest.raises(BadParameter, match="--front ublk"):
-        small(recoverable=True, **store).check()
+        small(recoverable=True, front="fuse_loop", **store).check()
     with pytest.raises(BadParameter, match="--store"):
         small(recoverable=True, front="ublk").check()
     small(recoverable=True, front="ublk", **store).check()

@@ -235,7 +235,7 @@ def test_who_is_on_its_way_out_is_nobody_to_be_told_of(is_killed: bool, tmp_path
         while locks.is_held(path):
             locks.check_holders(path)
             looks += 1
-        assert looks > 1
+        assert looks >= 1, "nobody looked before it was gone"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_namespace_that_keeps_the_mount_does_not_keep_the_device(tmp_path: Pat
     """Every sandbox that is started beside a device has its mounts in a table of its own."""
     before = leaks.look()
     store, state = tmp_path / "store", tmp_path / "state"
-    keep = {"store": str(store), "state": state}
+    keep = {"store": str(store), "state": state, "front": "fuse_loop"}  # which has a mount
     device = live.create(small(**keep), new_name())
     device.path.write_bytes(b"x" * 4096)
     with ExitStack() as stack:
