@@ -93,7 +93,6 @@ def _takes_long(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("builds", "servers"))
 
 
-@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Of `-n auto`: servers and devices mostly wait, so a processor has time for two workers."""
     processors = len(os.sched_getaffinity(0))

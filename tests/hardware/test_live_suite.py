@@ -26,7 +26,7 @@ def test_the_suite_passes_on_ublk(machine: Callable[..., Guest], path: Path) -> 
     outcomes = machine(STANDARD).pytest(
         [name],
         LIMIT_S,
-        options=["-m", "not slow"],
+        options=["-p", "xdist", "-m", "not slow"],  # whose marks and hooks these tests have
         conftests=TESTS,
         path=[HERE / "on_ublk"],
     )
