@@ -77,7 +77,7 @@ spec = live.LiveSpec(
     store=folder + "/store", record=folder + "/record",
 )
 with leases.open_lease() as lease, live.created(spec, name) as device:
-    server = lease.start(["sleep", "600"])
+    server = lease.start(["sleep", "86400"])
     scratch = lease.new_folder(Path(folder), "flashlab-pg-")
     print(server.pid, scratch, flush=True)
     subprocess.run(["mkfs.ext4", "-q", str(device.path)], check=True)
@@ -138,7 +138,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], No
         device = stack.enter_context(live.created(small(), KEPT))
         lease = stack.enter_context(leases.open_lease())
         scratch = lease.new_folder(folder, "flashlab-pg-")
-        server = lease.start(["sleep", "600"])
+        server = lease.start(["sleep", "86400"])
         stack.callback(server.wait)
         stack.callback(server.kill)
         fuse = stack.enter_context(
@@ -151,7 +151,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], No
         assert fuse.stdin is not None
         stack.callback(fuse.wait)
         stack.callback(fuse.stdin.close)
-        sleeper = ("import time; time.sleep(600)", "-m", "harness.devices.live.daemon", "run")
+        sleeper = ("import time; time.sleep(86400)", "-m", "harness.devices.live.daemon", "run")
         other = stack.enter_context(process(sys.executable, "-c", *sleeper))
 
         def check() -> None:
