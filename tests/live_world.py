@@ -92,8 +92,8 @@ def _is_here(process: Path) -> bool:
         return False
 
 
-def eventually(holds: Callable[[], bool], limit_s: float = 120.0) -> None:
-    """Waits for it; fails if it does not come. An emulated processor is slow."""
+def eventually(holds: Callable[[], bool], limit_s: float = 30.0) -> None:
+    """Waits for it; fails if it does not come."""
     deadline = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < deadline

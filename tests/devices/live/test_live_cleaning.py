@@ -250,7 +250,8 @@ def test_a_kill_while_the_device_measures_its_own_path(delay_s: float) -> None:
     name = new_name()
     create = (HARNESS, "device", "create", "--profile", "mx500", "--size", "1G", "--name", name)
     with process(*create, cwd=REPOSITORY, stderr=subprocess.PIPE) as client:
-        eventually(lambda: bool(Place(name).leftovers().block_devices()))
+        # An emulated processor takes half a minute to import what makes a device.
+        eventually(lambda: bool(Place(name).leftovers().block_devices()), limit_s=120)
         time.sleep(delay_s)
         signal_all(processes_of(name), signal.SIGKILL)
         _, errors = client.communicate(timeout=60)
