@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 from rich.console import Console
@@ -17,13 +17,17 @@ from rich.console import Console
 from harness.dbms import mysql
 from harness.dbms.innodb import InnodbSettings
 from harness.dbms.mysql import Server
-from harness.errors import BadParameter, HarnessError, MissingTool, ServerError
+from harness.devices.profiles import SsdProfile, load_device
+from harness.devices.scaling import scaled_to
+from harness.errors import BadParameter, HarnessError, MissingTool, ServerError, TraceError
 from harness.experiments.base import Measurement, Point, Results, Runs
 from harness.experiments.judged import judged
 from harness.experiments.msdj_tpcc import go_tpc, grid, model
 from harness.experiments.msdj_tpcc.grid import BASE
+from harness.experiments.msdj_tpcc.replayed import Replayed, Requests, replay
 from harness.goals import Goal
 from harness.paths import Project
+from harness.units import format_bytes
 from harness.workloads.tpcc import consistency, driver, loading
 from harness.workloads.tpcc.connections import Address
 from harness.workloads.tpcc.driver import Job
@@ -46,6 +50,11 @@ _LOAD: Final = f"TPC-C, load of {_WAREHOUSES} warehouses"
 _RATIO: Final = (
     f"TpmC over go-tpc's, {_WAREHOUSES} warehouses, {_CONNECTIONS} connections, undelayed device"
 )
+_WRITE_BUFFERS: Final = ("2 MiB", "4 MiB", "16 MiB")
+"""The emulated drive's, and two that its collections do not fill as soon."""
+
+_TIME_SAVED: Final = "time that a stream saves the drive"
+_WAF_SAVED: Final = "write amplification that it saves"
 _HOLDING: Final = "TPC-C, consistency conditions that hold, fewest"
 
 
@@ -53,6 +62,7 @@ def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group: the model, then one server on a plain folder, loaded once."""
     yield from _modelled(runs, console)
     yield from _emulated(runs)
+    yield from _replayed(runs, console)
     yield from _on_server(runs.project, console)
 
 
@@ -99,6 +109,55 @@ def _emulated(runs: Runs) -> Iterator[Goal]:
         return
     deviation = float((table.waf_ratio - 1.0).abs().max())
     yield Goal(f"msdj_tpcc: {what}", "ratio", "<= 0.15", _EMULATED, [deviation])
+
+
+def _replayed(runs: Runs, console: Console) -> Iterator[Goal]:
+    """The same requests with and without a stream, by drives that differ in their write buffer."""
+    table = runs.published("emulated").table
+    if table.empty:
+        return
+    with runs.open("emulated") as session:
+        bench = session.bench
+        drives = {name: (bench.profile_name(name), bench.overrides) for name in bench.devices}
+    for size_bytes, points in table[table["mode"] == "msdj"].groupby("journal_bytes"):
+        console.print(f"the recorded requests of {len(points)} runs, replayed")
+        for buffer in _WRITE_BUFFERS:
+            what = f"recorded requests, journal {format_bytes(size_bytes)}, buffer {buffer}"
+            try:
+                pairs = [
+                    _apart_and_mixed(runs.project, p, drives, buffer)
+                    for p in points.to_dict("records")
+                ]
+            except TraceError as error:
+                for saved in (_TIME_SAVED, _WAF_SAVED):
+                    name = f"msdj_tpcc: {what}: {saved}"
+                    yield Goal(name, "ratio", "", _COMMAND, missing=str(error))
+                continue
+            time_saved = [1 - apart.elapsed_s / mixed.elapsed_s for apart, mixed in pairs]
+            yield _figure(f"{what}: {_TIME_SAVED}", time_saved, "", "ratio")
+            waf_saved = [1 - apart.waf_ratio / mixed.waf_ratio for apart, mixed in pairs]
+            yield _figure(f"{what}: {_WAF_SAVED}", waf_saved, "", "ratio")
+
+
+def _apart_and_mixed(
+    project: Project,
+    point: Mapping[str, Any],
+    drives: Mapping[str, tuple[str, Mapping[str, str]]],
+    buffer: str,
+) -> tuple[Replayed, Replayed]:
+    """A run's requests with the journal in a stream of its own, and without. Raises TraceError."""
+    trace = project.raw / "msdj_tpcc" / "emulated" / f"{point['point']}.block.parquet"
+    requests = Requests.of(trace)
+    journal = requests.journal_of(int(point["journal_bytes"]))
+    name, overrides = drives[str(point["device"])]
+
+    def on(placement: str) -> Replayed:
+        changed = {**overrides, "write_buffer": buffer, "placement": placement}
+        profile = load_device(project.profiles, name, changed)
+        assert isinstance(profile, SsdProfile)
+        return replay(scaled_to(profile, int(point["device_bytes"])), requests, journal)
+
+    return on("range"), on("none")
 
 
 def _on_server(project: Project, console: Console) -> Iterator[Goal]:
