@@ -597,7 +597,7 @@ def run_hash_joins(device: HddParameters | SsdParameters, host: HostParameters, 
 class TpccSpec:
     """TPC-C on InnoDB; see core/dbms/tpcc_run.hpp."""
 
-    def __init__(self, *, warehouses: int, connections: int, rows_per_page: dict[str, int], redo_update_bytes: int, redo_line_bytes: int, redo_insert_bytes: int, redo_commit_bytes: int, undo_pages: int, undo_bytes_per_change: int, page_bytes: int, most_pages: int, extent_pages: int = 0, seed: int, buffer_pool_bytes: int, flush_batch_pages: int, lru_scan_depth: int, most_dirty_ratio: float, flush_age_ratio: float, data_journal: bool, doublewrite: bool, doublewrite_elsewhere: bool, redo_elsewhere: bool, sync_commits_inode: bool, redo_bytes: int, doublewrite_bytes: int, page_cache_bytes: int, page_copy_cpu_ns: int, other_drive_rate_bytes_per_s: int, other_drive_latency_ns: int, journal_bytes: int, journal_stream: int, commit_ns: int, dirty_expire_ns: int, flusher_interval_ns: int = 1000000000, transaction_cpu_ns: int, touch_cpu_ns: int, warm_up_ns: int, measured_ns: int, sample_ns: int, aged_bytes: int, aged_block_bytes: int, trace_rows: int = 0) -> None:
+    def __init__(self, *, warehouses: int, connections: int, rows_per_page: dict[str, int], redo_update_bytes: int, redo_line_bytes: int, redo_insert_bytes: int, redo_commit_bytes: int, undo_pages: int, undo_bytes_per_change: int, page_bytes: int, most_pages: int, extent_pages: int = 0, seed: int, buffer_pool_bytes: int, flush_batch_pages: int, lru_scan_depth: int, most_dirty_ratio: float, flush_age_ratio: float, data_journal: bool, doublewrite: bool, doublewrite_elsewhere: bool, redo_elsewhere: bool, sync_commits_inode: bool, redo_bytes: int, doublewrite_bytes: int, page_cache_bytes: int, page_copy_cpu_ns: int, other_drive_rate_bytes_per_s: int, other_drive_latency_ns: int, journal_bytes: int, journal_stream: int, commit_ns: int, dirty_expire_ns: int, flusher_interval_ns: int = 1000000000, transaction_cpu_ns: int, touch_cpu_ns: int, warm_up_ns: int, measured_ns: int, sample_ns: int, aged_bytes: int, aged_block_bytes: int, aged_begin_bytes: int = 0, trace_rows: int = 0) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -640,8 +640,9 @@ class TpccSpec:
         warm_up_ns: before anything is counted
         measured_ns: that is counted
         sample_ns: how often to look
-        aged_bytes: the region, from the drive's begin, that was overwritten at random before
+        aged_bytes: the region that was overwritten at random before
         aged_block_bytes: ... in writes of this size
+        aged_begin_bytes: where it begins; 0: below journal, redo log and the first tables
         trace_rows: of the requests that are counted, recorded at most: every n-th; an even number
         """
 

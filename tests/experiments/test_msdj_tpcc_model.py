@@ -202,6 +202,38 @@ def test_a_roomy_drive_copies_almost_nothing() -> None:
     assert run("dj", measured_s=12.0).metrics["waf_ratio"] > 1.1  # time enough to fill the spare
 
 
+def test_what_was_aged_lies_below_the_files_or_behind_them() -> None:
+    """Behind them nothing is ever written again. All of the drive, or nothing, is one and the same.
+
+    The server does the same in all of them, so that what differs is the drive's.
+    """
+
+    def both(ageing_bytes: int) -> list[Measurement]:
+        v = cell("msdj", ageing_bytes=ageing_bytes)
+        return [
+            model.run_point(v, {}, bench(), aged_behind_files=behind) for behind in (False, True)
+        ]
+
+    drive_bytes = cell("msdj").device_bytes
+    for ageing_bytes in (0, drive_bytes, 2 * drive_bytes):
+        below, behind = both(ageing_bytes)
+        assert below.metrics == behind.metrics
+    below, behind = both(drive_bytes // 12)
+    assert behind.metrics["waf_ratio"] > 1.02 * below.metrics["waf_ratio"]
+
+
+@pytest.mark.parametrize("begin_bytes", [-4096, 1 << 50])
+def test_what_was_aged_lies_on_the_drive(begin_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _core.TpccSpec
+
+    def elsewhere(**values: Any) -> _core.TpccSpec:
+        return made(**{**values, "aged_begin_bytes": begin_bytes})
+
+    monkeypatch.setattr(_core, "TpccSpec", elsewhere)
+    with pytest.raises(BadParameter):
+        run("msdj")
+
+
 def test_a_stream_of_its_own_makes_the_journal_cheaper() -> None:
     """On a drive with room for another open block in every die."""
     size: dict[str, Scalar] = {"device_bytes": 8 << 30, "measured_s": 30.0}

@@ -259,9 +259,10 @@ void describe(V& v, TpccSpec& p) {
   v.required("warm_up_ns", p.warm_up, "before anything is counted");
   v.required("measured_ns", p.measured, "that is counted");
   v.required("sample_ns", p.sample, "how often to look");
-  v.required("aged_bytes", p.aged,
-             "the region, from the drive's begin, that was overwritten at random before");
+  v.required("aged_bytes", p.aged, "the region that was overwritten at random before");
   v.required("aged_block_bytes", p.aged_block, "... in writes of this size");
+  v.optional("aged_begin_bytes", p.aged_begin,
+             "where it begins; 0: below journal, redo log and the first tables");
   v.optional("trace_rows", p.trace_rows,
              "of the requests that are counted, recorded at most: every n-th; an even number");
 }

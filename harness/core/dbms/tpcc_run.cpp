@@ -84,11 +84,12 @@ class Run {
   void age(Process self) {
     const std::int64_t blocks = spec_.aged / spec_.aged_block;
     const Sectors each = to_sectors(spec_.aged_block);
+    const Lba begin = Lba{} + to_sectors(spec_.aged_begin);
     Prng random(spec_.seed);
     Transfers transfers(machine_, self);
     for (std::int64_t i = 0; i < blocks; ++i) {
       const auto at = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(blocks)));
-      transfers.start({Op::write, Lba{} + each * at, each});
+      transfers.start({Op::write, begin + each * at, each});
       if (i % kLoadDepth == 0) transfers.wait();
     }
     transfers.wait();
@@ -159,19 +160,22 @@ class Run {
   host::RequestTrace trace_;
 };
 
-void check(const TpccSpec& spec) {
+void check(const TpccSpec& spec, Bytes capacity) {
   require(spec.connections >= 1, "TPC-C: at least one connection");
   require(spec.workload.users == spec.connections, "TPC-C: undo pages for each connection");
   require(spec.measured > Nanos{0} && spec.sample > Nanos{0} && spec.warm_up >= Nanos{0},
           "TPC-C: the measured interval and that of samples must be more than 0");
   require(spec.aged_block.count() > 0, "TPC-C: aged_block must be more than 0");
+  require(spec.aged.count() >= 0 && spec.aged_begin.count() >= 0 &&
+              spec.aged <= capacity - spec.aged_begin,
+          "TPC-C: the region that was aged must lie on the drive");
 }
 
 }  // namespace
 
 TpccResult run_tpcc(host::Machine& machine, const TpccSpec& spec, const ReadyCallback& ready,
                     const std::function<void()>& sampled, const Cancel& cancel) {
-  check(spec);
+  check(spec, machine.device().capacity());
   Run run(machine, spec);
   ready(run.storage());
   machine.run(1, [&](Process self) { run.prepare(self); }, cancel);

@@ -33,6 +33,7 @@ struct TpccSpec {
   Nanos measured;
   Nanos sample;
   Bytes aged;
+  Bytes aged_begin;
   Bytes aged_block;
   std::int64_t trace_rows = 0;
   std::uint64_t seed = 0;

@@ -66,18 +66,28 @@ def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) 
     return run_point(Cell.of(point), overrides_of(Cell.of(point), parameters.variants), bench)
 
 
-def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> Measurement:
+def run_point(
+    v: Cell,
+    overrides: Mapping[str, str],
+    bench: SimulatedBench,
+    *,
+    aged_behind_files: bool = False,
+) -> Measurement:
     """One mode with one journal.
 
-    Raises BadParameter, DiskFull, Interrupted.
+    The region that was overwritten at random before lies at the drive's begin, below journal, redo
+    log and the first tables, or, with `aged_behind_files`, at its end, where no file gets to. The
+    paper does not say which. Raises BadParameter, DiskFull, Interrupted.
     """
     stack = bench.stack(DeviceRequest(device=v.device, overrides=overrides))
-    result = simulate(stack, v, bench.cancel)
+    result = simulate(stack, v, bench.cancel, aged_behind_files=aged_behind_files)
     samples = result["samples"]
     return Measurement(metrics(samples, result, v), series(samples, result), trace=result["trace"])
 
 
-def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, Any]:
+def simulate(
+    stack: ModelledStack, v: Cell, cancel: _core.Cancel, *, aged_behind_files: bool = False
+) -> dict[str, Any]:
     """`_core.run_tpcc` of a point's values on that stack. Raises as `run_point`."""
     host = stack.host
     if host.innodb is None or host.ext4 is None:
@@ -87,6 +97,8 @@ def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, A
         raise BadParameter(f"{mode.title}: the simulated tier journals blocks of 4 KiB only")
     drive = _drive(stack, v, journal_stream=mode.journal_stream)
     ratio = v.size_ratio_to_paper
+    drive_bytes = drive.parameters.capacity.value
+    aged_bytes = min(v.ageing_bytes, drive_bytes)
     return _core.run_tpcc(
         drive.to_core(),
         host.to_core(),
@@ -104,8 +116,9 @@ def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, A
             warm_up_ns=int(v.warm_up_s * 1e9),
             measured_ns=int(v.measured_s * 1e9),
             sample_ns=int(v.measured_s * 1e9) // _SAMPLES,
-            aged_bytes=min(v.ageing_bytes, drive.parameters.capacity.value),
+            aged_bytes=aged_bytes,
             aged_block_bytes=_AGED_BLOCK_BYTES,
+            aged_begin_bytes=drive_bytes - aged_bytes if aged_behind_files else 0,
             trace_rows=TRACE_ROWS,
         ),
         v.filled_ratio,
