@@ -61,6 +61,7 @@ _HOLDING: Final = "TPC-C, consistency conditions that hold, fewest"
 def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group: the model, then one server on a plain folder, loaded once."""
     yield from _modelled(runs, console)
+    yield from _aged_behind_files(runs, console)
     yield from _emulated(runs)
     yield from _replayed(runs, console)
     yield from _on_server(runs.project, console)
@@ -92,6 +93,23 @@ def _modelled(runs: Runs, console: Console) -> Iterator[Goal]:
     series = {p.id: run.series for p, (run, _) in pairs}
     results = Results("simulated", table, series, lambda _: None)
     yield from judged(runs, results, _COMMAND, "it is decided by another tier or by variants")
+
+
+def _aged_behind_files(runs: Runs, console: Console) -> Iterator[Goal]:
+    """The pipeline's points, the aged region where no file lies: the paper does not say where."""
+    with runs.open("simulated") as session:
+        cells = [grid.Cell.of(point) for point in session.points]
+        bench = session.bench.models
+    assert bench is not None
+    found = [cell for cell in cells if cell.variant == BASE and cell.repetition == 0]
+    console.print(f"{len(found)} points of the pipeline's, the aged region behind the files")
+    with ThreadPoolExecutor(bench.parallel) as pool:
+        ran = pool.map(lambda cell: model.run_point(cell, {}, bench, aged_behind_files=True), found)
+        for cell, measured in zip(found, ran, strict=True):
+            journal = format_bytes(cell.journal_bytes)
+            what = f"aged region behind the files, {cell.mode}, journal {journal}"
+            waf = float(measured.metrics["waf_ratio"])
+            yield _figure(f"{what}: write amplification", [waf], "", "ratio")
 
 
 def _transactions(run: Measurement) -> float:
