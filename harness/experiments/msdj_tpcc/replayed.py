@@ -12,8 +12,8 @@ left on flash is not in it: write amplification is some per cent below the run's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from harness.devices.model import Device
 from harness.devices.profiles import NamedRange, SsdProfile
-from harness.devices.write_shares import REST
+from harness.devices.write_shares import REST, Share, Shares, since
 from harness.errors import BadParameter, TraceError
 from harness.probes import analysis
 from harness.units import format_bytes
@@ -106,20 +106,14 @@ def replay(profile: SsdProfile, requests: Requests, journal: tuple[int, int]) ->
     device.precondition(fill_ratio=1.0)
     device.set_ranges([NamedRange("journal", *journal, stream)])
     device.replay(requests.chunks(), queue_depth=QUEUE_DEPTH)
-    before, begin_ns = _bytes(device), device.now_ns
+    before, begin_ns = _shares(device), device.now_ns
     device.replay(requests.chunks(), queue_depth=QUEUE_DEPTH)
-    journals, rest = (_bytes(device)[name] - before[name] for name in ("journal", REST))
-    return Replayed((device.now_ns - begin_ns) / 1e9, _waf(journals + rest), _waf(journals))
+    made = since(_shares(device), before)
+    whole = made["journal"] + made[REST]
+    return Replayed((device.now_ns - begin_ns) / 1e9, whole.waf, made["journal"].waf)
 
 
-def _bytes(device: Device) -> Mapping[str, NDArray[np.int64]]:
-    """By place: written, and programmed on its behalf."""
-    shares = device.shares().query("kind == 'range'").set_index("name")
-    written = shares.host_bytes + shares.coalesced_bytes
-    programmed = shares.host_bytes + shares.copied_bytes + shares.padded_bytes
-    return {name: np.array([written[name], programmed[name]]) for name in shares.index}
-
-
-def _waf(of: NDArray[np.int64]) -> float:
-    written, programmed = of
-    return float(programmed / written)
+def _shares(device: Device) -> Shares:
+    frame = device.shares().query("kind == 'range'").set_index("name")
+    parts = frame[[field.name for field in fields(Share)]]
+    return {str(row.Index): Share(*map(int, row[1:])) for row in parts.itertuples()}
