@@ -82,6 +82,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         assert all("@" in item.nodeid for item in grouped), "pytest-xdist does not see the groups"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why each test was run again (pytest-rerunfailures says only that it was)."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"run again: {report.nodeid}", sep="_")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def _shares_a_module_s(item: pytest.Item) -> bool:
     """Whether it uses a fixture that is made once in a module."""
     info = getattr(item, "_fixtureinfo", None)  # of functions; there is no other way to ask

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -262,9 +265,9 @@ def test_a_drive_that_forgets_what_it_was_told_to_keep_is_found_out(raw: Path) -
     A cut may come when all that was promised is out of the cache, on a slow machine above all; an
     honest drive is not found out in any number of cuts (the test before).
     """
-    for attempt in range(5):
-        folder = raw / str(attempt)
-        folder.mkdir()
+    for _ in range(5):
+        folder = Path(tempfile.mkdtemp(dir=raw))
+        folder.chmod(0o711)
         found = run(folder, "oj_dwb", opened(Lying), cuts=3).metrics
         noticed = found["lost_commits"] + found["failed_starts"] + found["bad_pages"]
         if noticed:  # and not by the file system alone
@@ -303,10 +306,9 @@ def torn(batch: real._Batch, table: str) -> Iterator[int]:
     yield at // 16384
 
 
-@pytest.mark.servers
-@pytest.mark.root
-def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
-    """By its checksum, and by the server that has to read it for the consistency conditions."""
+@contextmanager
+def restored(raw: Path) -> Iterator[tuple[real._Batch, markers.Markers]]:
+    """A small database on a drive, as before a cut, and what was committed to it: nothing."""
     cell = cell_of("oj")
     mode = page_writes.find("oj")
     with (
@@ -320,6 +322,42 @@ def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
         batch._restore()
         with mysql.run(loaded, batch._settings) as server:
             books = markers.Markers(real._address(server))
+        yield batch, books
+
+
+@pytest.mark.servers
+@pytest.mark.root
+@pytest.mark.parametrize("lost", ["data", "data/tpcc", "data/ibdata1", "data/tpcc/history.ibd"])
+def test_files_that_the_file_system_cannot_show_are_found(raw: Path, lost: str) -> None:
+    """Their inodes are gone: the worst that a drive can do is damage, and no failure of ours."""
+    with restored(raw) as (batch, books):
+        clear = [need("debugfs"), "-w", "-R", f"clri {lost}", str(batch.drive.path)]
+        subprocess.run(clear, check=True)
+        found = batch._recover(NOTHING, books)
+    assert (found.failed_mounts, found.failed_starts, found.file_system_errors) == (0, 1, 1)
+    assert found.damaged
+
+
+@pytest.mark.parametrize(
+    ("number", "of_damage"),
+    [
+        *((number, True) for number in (errno.EUCLEAN, errno.EBADMSG, errno.EIO, errno.ENOENT)),
+        *((number, False) for number in (errno.EMFILE, errno.EACCES, errno.ENOSPC)),
+    ],
+)
+def test_only_what_ext4_says_of_damage_is_an_outcome(number: int, *, of_damage: bool) -> None:
+    error = OSError(number, os.strerror(number))
+    wrapped = TargetError("a folder")
+    wrapped.__cause__ = error
+    assert real._tells_of_damage(error) == real._tells_of_damage(wrapped) == of_damage
+    assert not real._tells_of_damage(TargetError("of something else"))
+
+
+@pytest.mark.servers
+@pytest.mark.root
+def test_a_page_torn_on_purpose_is_found(raw: Path) -> None:
+    """By its checksum, and by the server that has to read it for the consistency conditions."""
+    with restored(raw) as (batch, books):
         whole = batch._recover(NOTHING, books)
         assert not whole.damaged
         assert whole.torn_pages == 0

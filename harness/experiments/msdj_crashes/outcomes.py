@@ -17,9 +17,10 @@ class Outcome:
     failed. `failed_mounts`: ext4 could not replay its journal; nothing further is known then.
     `file_system_errors`: e2fsck found some afterwards. `torn_pages`: InnoDB pages whose checksum
     was wrong before the server recovered, which it may repair from its doublewrite buffer.
-    `failed_starts`: the server refused. `failed_checks`: it ended, or could not read a table, while
-    the data was checked. `corrupt_tables`: the server's own CHECK TABLE complains, of indexes that
-    disagree, for instance. `bad_pages`: pages whose checksum was wrong at the end.
+    `failed_starts`: the server refused, or ext4 could not show it its files. `failed_checks`: it
+    ended, or could not read a table or a file, while the data was checked. `corrupt_tables`: the
+    server's own CHECK TABLE complains, of indexes that disagree, for instance. `bad_pages`: pages
+    whose checksum was wrong at the end.
     `torn_first_pages`, `bad_first_pages`: of these, the first of their files, which MariaDB does
     not repair (docs/validation.md). `lost_commits`: acknowledged before the cut and gone;
     `acknowledged_commits` had to be there.

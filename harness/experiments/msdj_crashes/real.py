@@ -11,6 +11,7 @@ can be lost.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -57,6 +58,9 @@ _EAGER: Final = {
     "innodb_max_dirty_pages_pct": "10",
 }
 """Pages are written as soon as they are dirty: so that some always are when the power fails."""
+
+_OF_DAMAGE: Final = {errno.EUCLEAN, errno.EBADMSG, errno.EIO, errno.ENOENT}
+"""Wrong structure (ext4's EFSCORRUPTED), wrong checksum (EFSBADCRC), unreadable, gone."""
 
 _UNENDING_S: Final = 600.0
 _START_LIMIT_S: Final = 60.0
@@ -270,19 +274,40 @@ class _Batch:
                 folder = stack.enter_context(self._mounted())
             except TargetError:
                 return replace(cut, failed_mounts=1)
-            data = folder / _DATA
-            torn = mysql.check_pages(data, self._settings)
-            before = replace(cut, torn_pages=len(torn.bad), torn_first_pages=_first_pages(torn))
-            found = self._start_again(before, markers, data)
-            pages = mysql.check_pages(data, self._settings)
+            found = self._look(cut, markers, folder / _DATA)
         broken = int(bool(filesystems.check(self.drive.path)))
+        return replace(found, file_system_errors=broken)
+
+    def _look(self, cut: Outcome, markers: Markers, data: Path) -> Outcome:
+        """At what the mounted file system has; it may have lost its files."""
+        torn = self._pages(data)
+        if torn is None:
+            return replace(cut, failed_starts=1)
+        before = replace(
+            cut,
+            torn_pages=len(torn.bad),
+            torn_first_pages=_first_pages(torn),
+            pages_checked=torn.pages,
+        )
+        found = self._start_again(before, markers, data)
+        pages = self._pages(data)
+        if pages is None:
+            return replace(found, failed_checks=1)
         return replace(
             found,
             bad_pages=len(pages.bad),
             bad_first_pages=_first_pages(pages),
             pages_checked=torn.pages + pages.pages,
-            file_system_errors=broken,
         )
+
+    def _pages(self, data: Path) -> PageCheck | None:
+        """None where ext4 cannot show the files."""
+        try:
+            return mysql.check_pages(data, self._settings)
+        except (OSError, TargetError) as error:
+            if not _tells_of_damage(error):
+                raise
+            return None
 
     def _start_again(self, cut: Outcome, markers: Markers, data: Path) -> Outcome:
         """The server recovers, answers, and stops; that it cannot is an outcome."""
@@ -301,7 +326,16 @@ class _Batch:
             found = checked
         except (ServerError, TargetError):
             return found
+        except OSError as error:
+            if not _tells_of_damage(error):
+                raise
         return found
+
+
+def _tells_of_damage(error: OSError | TargetError) -> bool:
+    """Whether ext4 says that what it has of a file or folder is wrong, or has it no longer."""
+    found = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(found, OSError) and found.errno in _OF_DAMAGE
 
 
 def _first_pages(found: PageCheck) -> int:
