@@ -21,6 +21,7 @@ from harness.experiments.sort_merge_join import (
     model,
     postgres_sort,
     published,
+    real,
 )
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.tiers.base import DeviceRequest
@@ -193,6 +194,22 @@ def test_a_point_depends_on_its_variant() -> None:
         return point.depends
 
     assert digest(20) != digest(30)
+
+
+def test_so_many_clients_run_so_often() -> None:
+    p = parameters(clients=[1, 4, 8], repetitions=2, repetitions_of={1: 3, 8: 1})
+    found = grid.points(p, ["ssd"], what_if=False)
+    cells = [grid.Cell.of(point) for point in found]
+    assert len({point.id for point in found}) == len(found)
+    for clients, often in {1: 3, 4: 2, 8: 1}.items():
+        mine = [cell.repetition for cell in cells if cell.clients == clients]
+        assert sorted(set(mine)) == list(range(often))
+        assert len(mine) == often * len(p.work_mems)
+
+
+def test_a_page_cache_that_still_fills_does_not_count() -> None:
+    assert real.filled_mean_bytes([0, 4, 9, 11, 13], 9) == 11
+    assert real.filled_mean_bytes([0, 4, 8], 9) == 8
 
 
 def test_published_cells_are_the_paper_s_and_add_up() -> None:

@@ -2,17 +2,20 @@
 
 What a tuple costs the CPU is measured here, by the same server with its temporary files in memory;
 what is left to compare is the model of sort, page cache, block layer and drive. Tables, page cache
-and slowdown are those of each emulated run.
+and slowdown are those of each emulated run. Both sides are medians: the run's over its repetitions,
+the model's over as many orders of tuples as decide which page is evicted and where the arm stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
+import scipy
 
 from harness.experiments import kernel
 from harness.experiments.base import Measurement, Runs
@@ -31,9 +34,18 @@ _COMPARED: Final = (
     *("temp_read_bytes", "temp_written_bytes", "temp_file_bytes"),
 )
 _VALUES: Final = ("device", "clients", "work_mem_bytes", "size_ratio_to_paper", "slowdown")
-_SPLIT: Final = {"compare_cpu": 15, "copy_tuple_cpu": 100}
-"""ns of one comparison and of one copy of a tuple, on a processor of 2020: priors. What a sort
-costs in all is measured, this only says how it depends on the number of runs."""
+_ORDERS: Final = 9
+"""Of tuples."""
+
+_IN_MEMORY: Final = 3
+"""Runs in memory, of which the median counts."""
+
+_COMPARE_NS: Final = 15.0
+"""ns of one comparison, on a processor of 2020: a prior. How many there are does not depend on
+work_mem, so in memory they cannot be told from what else a tuple costs once."""
+
+_COPY_NS: Final = 100.0
+"""ns of a copy of a tuple to or from a tape, only to see how many copies the model has."""
 
 _FAST: Final = "samsung_980_1tb"
 """A drive of which the model of a server in memory sees nothing."""
@@ -43,9 +55,11 @@ _BLOCK_CPU_NS: Final = 1500
 
 
 def compare(runs: Runs, **options: Any) -> pd.DataFrame:
-    """One row per emulated point that has been run here, or else that is published.
+    """One row per emulated cell that has been run here, or else that is published.
 
     What the emulated tier measures does not depend on the model beside it. See `agreement.compare`.
+    Columns *_emulated and *_simulated are medians over `repetitions` runs and over orders of
+    tuples; *_emulated_low, *_emulated_high, *_low and *_high the least and the most of each.
     """
     return beside(runs, **options).table
 
@@ -57,21 +71,32 @@ def beside(runs: Runs, **options: Any) -> Beside:
         devices = {name: bench.profile_name(name) for name in bench.devices}
     emulated = here_or_published(runs, results)
     project = runs.project
-    cpu = _measured_cpu(project, emulated.table.iloc[0])
+    cpu = _measured_cpu(project, emulated.table)
     rows, model_of = [], {}
-    for point in emulated.table.to_dict("records"):
-        found = _simulated(project, devices, point, cpu)
-        model_of[str(point["point"])] = Cell.read(point), found
-        row = {name: point[name] for name in _VALUES}
+    for values, repetitions in emulated.table.groupby(list(_VALUES)):
+        orders = _simulated(project, devices, repetitions, cpu)
+        median = Measurement(orders.median().to_dict())
+        for point in repetitions.to_dict("records"):
+            model_of[str(point["point"])] = Cell.read(point), median
+        row = dict(zip(_VALUES, values, strict=True)) | {"repetitions": len(repetitions)}
         for name in _COMPARED:
-            row |= {
-                f"{name}_emulated": point[name],
-                f"{name}_simulated": found.metrics[name],
-                f"{name}_ratio": point[name] / found.metrics[name],
-            }
+            row |= _laid(name, repetitions[name], orders[name])
         rows.append(row)
     table = pd.DataFrame(rows).sort_values(list(_VALUES), ignore_index=True)
     return Beside(table, emulated, modelled(emulated, model_of))
+
+
+def _laid(name: str, emulated: pd.Series[float], simulated: pd.Series[float]) -> dict[str, float]:
+    here, there = float(emulated.median()), float(simulated.median())
+    return {
+        f"{name}_emulated": here,
+        f"{name}_emulated_low": float(emulated.min()),
+        f"{name}_emulated_high": float(emulated.max()),
+        f"{name}_simulated": there,
+        f"{name}_low": float(simulated.min()),
+        f"{name}_high": float(simulated.max()),
+        f"{name}_ratio": here / there,
+    }
 
 
 def _relations(point: Mapping[str, Any]) -> list[Relation]:
@@ -93,50 +118,86 @@ def _query(point: Mapping[str, Any]) -> Query:
 
 
 def _simulated(
-    project: Project, devices: dict[str, str], point: Mapping[str, Any], cpu: dict[str, float]
-) -> Measurement:
-    """The point in virtual time, in the device's time: there the CPU is `slowdown` times faster."""
+    project: Project, devices: dict[str, str], repetitions: pd.DataFrame, cpu: dict[str, float]
+) -> pd.DataFrame:
+    """The cell's metrics in virtual time, a row for each order of tuples.
+
+    In the device's time the CPU is `slowdown` times faster. The page cache is as large as it was on
+    average in the runs.
+    """
+    point = repetitions.iloc[0].to_dict()
     slowdown = float(point["slowdown"])
     faster = {name: ns / slowdown for name, ns in cpu.items()}
-    cache_bytes = int(point["page_cache_mean_bytes"])
+    cache_bytes = round(repetitions.page_cache_filled_mean_bytes.mean())
     dirty_ratio = float(point["dirty_ratio"]) * int(point["page_cache_bytes"]) / cache_bytes
     name = f"{slowdown:g}-{point['point']}"
     device = devices[str(point["device"])]
     host = _host(project, faster, name, device, min(dirty_ratio, 1.0))
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
-        cell = replace(Cell.read(point), repetition=0, size_ratio_to_paper=1.0)
-        result = model.simulate(
-            machine, _query(point), cell, bench.cancel, cache_bytes, slowdown, kernel.EMULATED
-        )
-    return Measurement(model.metrics(result))
+        results = [
+            model.simulate(
+                machine,
+                _query(point),
+                replace(Cell.read(point), repetition=order, size_ratio_to_paper=1.0),
+                bench.cancel,
+                cache_bytes,
+                slowdown,
+                kernel.EMULATED,
+            )
+            for order in range(_ORDERS)
+        ]
+    return pd.DataFrame([model.metrics(result) for result in results])
 
 
-def _measured_cpu(project: Project, point: Mapping[str, Any]) -> dict[str, float]:
-    """CPU time in ns per tuple of scanning and of joining, measured without a device.
+def _measured_cpu(project: Project, table: pd.DataFrame) -> dict[str, float]:
+    """CPU time in ns per tuple of scanning, copying and joining, measured without a device.
 
-    One client, twice: the server with its files in memory, and the model of it with those times at
-    0. The difference is what they must be.
+    One client with each work_mem: the server with its files in memory, and the model of it with
+    those times at 0. The differences are what they must be: a scan of each tuple, and as many
+    copies as its runs take, which is what differs between the work_mems (least squares, none
+    negative).
     """
-    query = _query(point)
-    base = {"scan_cpu": 0.0, "output_cpu": 0.0, **_SPLIT, "copy_cpu": float(_BLOCK_CPU_NS)}
-    here = _in_memory(project, point)
-    host = _host(project, base, "without", _FAST)
+    points = table.drop_duplicates("work_mem_bytes").to_dict("records")
+    here = pd.DataFrame([_in_memory(project, point) for point in points])
+    none = {"scan_cpu": 0.0, "output_cpu": 0.0, "copy_tuple_cpu": 0.0}
+    base = {**none, "compare_cpu": _COMPARE_NS, "copy_cpu": float(_BLOCK_CPU_NS)}
+    bare = _in_virtual_memory(project, points, base)
+    copying = _in_virtual_memory(project, points, {**base, "copy_tuple_cpu": _COPY_NS})
+    rows = np.array([sum(each.rows for each in _query(point).relations) for point in points])
+    copies = (copying.sort_s - bare.sort_s).to_numpy() * 1e9 / _COPY_NS
+    counts = np.column_stack([rows, copies])
+    (scan_ns, copy_ns), _ = scipy.optimize.nnls(counts, (here.sort_s - bare.sort_s) * 1e9)
+    found = {**base, "scan_cpu": float(scan_ns), "copy_tuple_cpu": float(copy_ns)}
+    joining = (here.join_s - _in_virtual_memory(project, points, found).join_s).to_numpy()
+    return {**found, "output_cpu": max(float((joining * 1e9 / rows).mean()), 0.0)}
+
+
+def _in_virtual_memory(
+    project: Project, points: Sequence[Mapping[str, Any]], cpu: Mapping[str, float]
+) -> pd.DataFrame:
+    """The model's metrics of each point with one client and files that it always finds in memory.
+
+    `cpu`: as `_measured_cpu` returns it.
+    """
+    host = _host(project, cpu, "without", _FAST)
+    found = []
     with SimulatedBench(project.profiles, {"memory": _FAST}, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device="memory"))
-        one = replace(Cell.read(point), clients=1, repetition=0, size_ratio_to_paper=1.0)
-        plenty = 8 * sum(r.heap_bytes for r in query.relations)
-        bare = model.metrics(model.simulate(machine, query, one, bench.cancel, plenty))
-    rows = sum(relation.rows for relation in query.relations)
-    return {
-        **base,
-        "scan_cpu": max(here["sort_s"] - bare["sort_s"], 0.0) * 1e9 / rows,
-        "output_cpu": max(here["join_s"] - bare["join_s"], 0.0) * 1e9 / rows,
-    }
+        for point in points:
+            query = _query(point)
+            one = replace(Cell.read(point), clients=1, repetition=0, size_ratio_to_paper=1.0)
+            plenty_bytes = 8 * sum(each.heap_bytes for each in query.relations)
+            result = model.simulate(machine, query, one, bench.cancel, plenty_bytes)
+            found.append(model.metrics(result))
+    return pd.DataFrame(found)
 
 
-def _in_memory(project: Project, point: Mapping[str, Any]) -> dict[str, int | float]:
-    """The real server, one client, its temporary files on a file system in memory."""
+def _in_memory(project: Project, point: Mapping[str, Any]) -> dict[str, float]:
+    """The real server, one client, its temporary files on a file system in memory.
+
+    Each number is the median of some runs.
+    """
     cell = replace(
         Cell.read(point),
         device="file",
@@ -146,7 +207,8 @@ def _in_memory(project: Project, point: Mapping[str, Any]) -> dict[str, int | fl
         repetition=0,
     )
     with memory_bench() as bench:
-        return real.run_point(cell, bench, project.raw).metrics
+        runs = [real.run_point(cell, bench, project.raw).metrics for _ in range(_IN_MEMORY)]
+    return {str(name): float(value) for name, value in pd.DataFrame(runs).median().items()}
 
 
 def _host(

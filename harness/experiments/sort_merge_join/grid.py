@@ -24,6 +24,7 @@ BASE: Final = "paper"
 Scale = Annotated[str, one_of("scale", SCALES)]
 Version = Annotated[str, checked(lambda name: postgres_sort.rules(str(name)))]
 Clients = Annotated[int, Field(ge=1, le=256)]
+Repetitions = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Tables(BaseModel):
@@ -70,6 +71,9 @@ class Parameters(BaseModel):
 
     `size_ratio`: the tables' size over the paper's; by default what `scale` stands for.
 
+    `repetitions_of`: by how many clients, in place of `repetitions`: where few clients take a tenth
+    of a second, a single run says little.
+
     `version` and `tables` are the model's; a real server has its own version and TPC-H's tables.
     Where the kernel is real (a modelled host says so itself) `page_cache` is what the server may
     keep of its files in memory, at the paper's size, and `dirty_ratio` how much of that may wait to
@@ -84,7 +88,8 @@ class Parameters(BaseModel):
     size_ratio: float | None = Field(None, gt=0, le=1)
     clients: list[Clients] = Field(min_length=1)
     work_mems: list[SizeText] = Field(min_length=1)
-    repetitions: int = Field(1, ge=1, le=1000)
+    repetitions: Repetitions = 1
+    repetitions_of: dict[Clients, Repetitions] = {}
     page_cache: SizeText = "3 GiB"
     dirty_ratio: float = Field(0.2, gt=0, le=1)
     calibration: Calibration = Calibration()
@@ -131,9 +136,12 @@ def points(parameters: Parameters, devices: Sequence[str], *, what_if: bool) -> 
 
 
 def _settings(p: Parameters, devices: Sequence[str], *, what_if: bool) -> Iterator[Cell]:
-    for repetition in range(p.repetitions):
+    most = max(p.repetitions, *p.repetitions_of.values(), 1)
+    for repetition in range(most):
         # The longest first: two of them at the end would leave a core idle.
         for clients in sorted(p.clients, reverse=True):
+            if repetition >= p.repetitions_of.get(clients, p.repetitions):
+                continue
             for work_mem in sorted(p.work_mems, key=parse_bytes):
                 for device in devices:
                     yield _setting(p, device, clients, work_mem, repetition, BASE)
