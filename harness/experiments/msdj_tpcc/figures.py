@@ -1,6 +1,7 @@
 """The figures: the paper's 1 and 3 to 5 and its table 1, and what they leave open.
 
-A journal is named by its size; of several seeds bars show the mean, curves the first.
+A journal is named by its size; of several seeds bars show the mean, with a line from the least to
+the most, and curves the first.
 """
 
 from __future__ import annotations
@@ -114,11 +115,13 @@ def _has(table: pd.DataFrame, *names: str) -> bool:
     return all(name in table and table[name].notna().any() for name in names)
 
 
-def _of_modes(table: pd.DataFrame, size: int, name: str) -> dict[str, float]:
-    """The metric's mean over the seeds, by mode."""
+def _of_modes(
+    table: pd.DataFrame, size: int, name: str, statistic: str = "mean"
+) -> dict[str, float]:
+    """The metric's mean (or another statistic of pandas') over the seeds, by mode."""
     rows = table[table.journal_bytes == size]
-    means = rows.groupby("mode")[name].mean().dropna()
-    return {mode: float(means[mode]) for mode in _STYLES if mode in means}
+    found = rows.groupby("mode")[name].agg(statistic).dropna()
+    return {mode: float(found[mode]) for mode in _STYLES if mode in found}
 
 
 def _is_whole(table: pd.DataFrame) -> bool:
@@ -155,6 +158,16 @@ def _bars(axes: Axes, values: dict[str, float], text: str) -> None:
     axes.set_xticks(places, [_short(mode) for mode in values], fontsize="small")
     axes.grid(visible=False, axis="x")
     axes.margins(y=0.18)
+
+
+def _ends(axes: Axes, table: pd.DataFrame, size: int, name: str) -> None:
+    """Over the bars, from the least to the most of several seeds."""
+    least, most = (_of_modes(table, size, name, of) for of in ("min", "max"))
+    if least != most:
+        places = range(len(least))
+        axes.vlines(places, list(least.values()), list(most.values()), "black", linewidth=1.5)
+        for ends in (least, most):
+            axes.plot(places, list(ends.values()), "_", color="black", markersize=9)
 
 
 def _crosses(axes: Axes, values: dict[str, float], paper: dict[str, float], label: str) -> None:
@@ -259,6 +272,7 @@ def _table_1(base: pd.DataFrame) -> Figure | None:
     for ax, size in zip(axes[0], journals, strict=True):
         values = _of_modes(base, size, "waf_ratio")
         _bars(ax, values, ".3f")
+        _ends(ax, base, size, "waf_ratio")
         journal = _journal_name(base, size)
         _crosses(ax, values, {m: paper[j, m] for j, m in paper if j == journal}, "paper, table 1")
         ax.axhline(1.0, color="0.4", linewidth=0.8)
@@ -314,6 +328,7 @@ def _tpmc(base: pd.DataFrame, results: Results) -> Figure | None:
     for ax, size in zip(axes[0], journals, strict=True):
         values = _of_modes(base, size, "tpmc")
         _bars(ax, values, ",.0f")
+        _ends(ax, base, size, "tpmc")
         journal = _journal_name(base, size)
         said = {mode: paper[name, mode] for name, mode in paper if name == journal}
         _crosses(ax, values, said, "paper, from its gains")
