@@ -8,7 +8,7 @@ Version = tuple[int, int]
 """Of a kernel: (3, 10)."""
 
 EMULATED: Final[Version] = (6, 18)
-"""Under which the emulated results that are published were measured. Between 4.7 and this one
+"""Under which the emulated results that are published were measured. Between 4.11 and this one
 nothing has changed that the models look at, but for ext4's allocator."""
 
 WRITE_BACK_ROUND_S: Final = 0.1

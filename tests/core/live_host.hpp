@@ -35,6 +35,10 @@ class LiveHost {
   void write(const Extent& where, Version version, Then then = {}) {
     device_.write(to_bytes(where.begin), stamped(where, version), issue(std::move(then)));
   }
+  // Durable when it is answered.
+  void write_through(const Extent& where, Version version, Then then = {}) {
+    device_.write(to_bytes(where.begin), stamped(where, version), issue(std::move(then)), true);
+  }
   void trim(const Extent& where, Then then = {}) { device_.trim(where, issue(std::move(then))); }
   void flush(Then then = {}) { device_.flush(issue(std::move(then))); }
 

@@ -120,7 +120,8 @@ int LiveDevice::change_undoably(Pending& pending, const std::function<int()>& ch
   for (const Extent& part : worth_saving(r)) {
     if (const int error = undo_.save(part, store_); error != 0) return checked(error);
   }
-  if (model_->durable_when_answered()) pending.flush = undo_.begin_flush();
+  // The answer, which may leave before the model is so far, makes it durable, and what is older.
+  if (r.fua || model_->durable_when_answered()) pending.flush = undo_.begin_flush();
   return checked(change());
 }
 

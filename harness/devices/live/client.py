@@ -193,7 +193,8 @@ def create(spec: LiveSpec, name: str = "", *, owned: bool = False) -> LiveDevice
 def created(spec: LiveSpec, name: str = "") -> Iterator[LiveDevice]:
     """A live device for as long as the block runs; whatever is mounted on it then is unmounted.
 
-    Raises TargetError at the end if the device has died meanwhile.
+    Raises TargetError at the end if the device has died meanwhile, or if its state was to be saved
+    and is not.
     """
     device = create(spec, name, owned=True)
     try:
@@ -206,16 +207,18 @@ def created(spec: LiveSpec, name: str = "") -> Iterator[LiveDevice]:
 
 
 def _end(device: LiveDevice) -> None:
-    died = f"{device.name} died: {device.place.last_words()}"
-    if not device.place.is_dead():
-        try:
-            registry.unmount_all(device.place)
-            device.remove()
-        except HarnessError:
-            registry.remove_traces(device.place)
-        return
-    registry.remove_traces(device.place)
-    raise TargetError(died)
+    if device.place.is_dead():
+        died = f"{device.name} died: {device.place.last_words()}"
+        registry.remove_traces(device.place)
+        raise TargetError(died)
+    saves = _spec_of(device.place).state is not None
+    try:
+        registry.unmount_all(device.place)
+        device.remove()
+    except HarnessError as error:
+        registry.remove_traces(device.place)
+        if saves:
+            raise TargetError(f"{device.name}: its state was not saved: {error}") from error
 
 
 def find(name: str) -> LiveDevice:

@@ -27,7 +27,7 @@ from harness.devices.live.registry import AGAIN, Place
 from harness.devices.live.service import Made, Service
 from harness.devices.live.spec import MEMORY, LiveSpec
 from harness.devices.profiles import core_parameters
-from harness.errors import HarnessError
+from harness.errors import HarnessError, TargetError
 from harness.system import idle_states
 
 
@@ -125,6 +125,8 @@ class Daemon:
         else:
             file = Path(self._spec.store)
             if not file.exists():
+                if self._before is not None:
+                    raise TargetError(f"{file} is gone, and the device's data with it")
                 self._place.note_unfinished(file)
                 self._stack.callback(self._drop_store, file)
             keep = self._spec.state is not None or self._before is not None

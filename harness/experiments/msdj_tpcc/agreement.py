@@ -88,7 +88,7 @@ def _as_fast(cell: Cell, tpmc: float, bench: SimulatedBench) -> tuple[int, Measu
     least, most = _LEAST_CPU_NS, _MOST_CPU_NS
     for _ in range(_HALVINGS):
         cpu_ns = round(math.sqrt(least * most))
-        # ext4 has put what is behind its inode tables past the region that was aged.
+        # ext4 has put the files past the region that was aged.
         server = {**_SERVER, "transaction_cpu": f"{cpu_ns} ns"}
         found = model.run_point(cell, server, bench, aged_behind_files=True)
         ratio = found.metrics["tpmc"] / tpmc

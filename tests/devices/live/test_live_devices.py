@@ -280,6 +280,20 @@ DRIVES: dict[str, dict[str, Any]] = {
 }
 
 
+def test_who_wanted_the_state_hears_that_it_was_not_saved(
+    stateful: Callable[..., LiveSpec], tmp_path: Path
+) -> None:
+    """Somebody has the device open to the end: its data may still change."""
+    with leaks.nothing_left():
+        with (
+            pytest.raises(TargetError, match=r"its state was not saved: .* is open in process"),
+            live.created(stateful(speed="none"), new_name()) as device,
+        ):
+            user = device.path.open("rb")
+        user.close()
+    assert not (tmp_path / "state").exists()
+
+
 @pytest.mark.parametrize("drive", list(DRIVES))
 def test_data_and_model_survive_a_stop(
     drive: str, stateful: Callable[..., LiveSpec], tmp_path: Path
