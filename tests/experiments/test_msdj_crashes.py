@@ -327,7 +327,7 @@ def restored(raw: Path) -> Iterator[tuple[real._Batch, markers.Markers]]:
 
 @pytest.mark.servers
 @pytest.mark.root
-@pytest.mark.parametrize("lost", ["data", "data/tpcc", "data/ibdata1", "data/tpcc/history.ibd"])
+@pytest.mark.parametrize("lost", ["data", "data/tpcc/history.ibd"])
 def test_files_that_the_file_system_cannot_show_are_found(raw: Path, lost: str) -> None:
     """Their inodes are gone: the worst that a drive can do is damage, and no failure of ours."""
     with restored(raw) as (batch, books):
