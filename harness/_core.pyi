@@ -440,7 +440,7 @@ def merge_plan(name: str, order: int, runs: int) -> tuple:
 class PageCacheParameters:
     """The kernel's page cache; see core/kernel/page_cache.hpp."""
 
-    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False) -> None:
+    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False, misses_open_windows: bool = False) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -458,6 +458,7 @@ class PageCacheParameters:
         refaults: a block that comes back soon is active, since Linux 3.15
         writes_are_uses: as reads are, until Linux 4.7
         dirty_go_active: where the oldest block is dirty, since Linux 4.11; to the young end before
+        misses_open_windows: of read-ahead, and continue none, since Linux 6.11
         """
 
     @staticmethod

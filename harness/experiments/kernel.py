@@ -9,7 +9,7 @@ Version = tuple[int, int]
 
 EMULATED: Final[Version] = (6, 18)
 """Under which the emulated results that are published were measured. Between 4.11 and this one
-nothing has changed that the models look at, but for ext4's allocator."""
+nothing has changed that the models look at, but for ext4's allocator and, in 6.11, read-ahead."""
 
 WRITE_BACK_ROUND_S: Final = 0.1
 """After which write-back looks at the dirty ratio: HZ/10 in writeback_sb_inodes() of
@@ -31,15 +31,18 @@ def stream_goals(device_bytes: int, cpus: int) -> int:
 
 
 def page_cache_rules(version: Version) -> dict[str, bool]:
-    """What becomes active besides what is read twice, as parameters of `_core.PageCacheParameters`.
+    """Of `_core.PageCacheParameters`: what becomes active besides what is read twice, and how
+    misses are read ahead of.
 
     Until 4.7 a write is a use as a read is (bbddabe2e436, "only do access activations on reads").
     Since 3.15 a page that comes back soon after it was evicted is active (a528910e12ec, "thrash
     detection-based file cache sizing"), since 4.11 a dirty one that would be evicted (c55e8d035b28,
-    "move dirty pages out of the way until they're flushed").
+    "move dirty pages out of the way until they're flushed"). Since 6.11 a miss opens a window of its
+    own (58540f5cde40, "readahead: disentangle async and sync readahead"; 6.12's mm/readahead.c).
     """
     return {
         "refaults": version >= (3, 15),
         "writes_are_uses": version < (4, 7),
         "dirty_go_active": version >= (4, 11),
+        "misses_open_windows": version >= (6, 11),
     }

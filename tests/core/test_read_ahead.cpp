@@ -13,7 +13,8 @@ namespace test_read_ahead {
 // A reader of one endless file whose blocks are all kept, and that never waits.
 class Reader {
  public:
-  explicit Reader(std::int64_t limit) : limit_(limit) {}
+  explicit Reader(std::int64_t limit, bool misses_open = false)
+      : limit_(limit), state_(misses_open) {}
 
   // Returns the windows that the read opens: none, one, or two.
   std::vector<ReadWindow> read(std::int64_t block) {
@@ -94,6 +95,37 @@ TEST_P(SequentialRead, TheNextWindowIsOpenedWhileBlocksOfTheLastOneAreLeft) {
       }
     }
   }
+}
+
+// What was read ahead and evicted before it was read: where the next window would begin.
+TEST(ReadAhead, AMissAtAWindowsEndContinuesItOrOpensOneOfItsOwn) {
+  for (const bool misses_open : {false, true}) {
+    Reader reader(16, misses_open);
+    std::int64_t block = 0;
+    while (*std::max_element(reader.cached.begin(), reader.cached.end()) < 60) {
+      (void)reader.read(block++);
+    }
+    const std::int64_t end = *reader.cached.rbegin() + 1;
+    reader.cached.clear();
+    const ReadWindow window = reader.read(end).at(0);
+    EXPECT_EQ(window.begin, end);
+    EXPECT_EQ(window.blocks, misses_open ? 1 : 32) << "random, or two windows at once";
+    const ReadWindow after = reader.read(end + 1).empty() ? window : ReadWindow{};
+    EXPECT_EQ(after.blocks, misses_open ? 0 : 32);
+  }
+}
+
+// Read in order nothing is missed: markers continue all windows in both.
+TEST(ReadAhead, AStreamThatIsReadInOrderHasTheSameWindowsWhereverMissesOpenTheirOwn) {
+  const auto windows = [](bool misses_open) {
+    Reader reader(32, misses_open);
+    std::vector<std::int64_t> begins;
+    for (std::int64_t block = 0; block < 400; ++block) {
+      for (const ReadWindow& window : reader.read(block)) begins.push_back(window.begin);
+    }
+    return begins;
+  };
+  EXPECT_EQ(windows(false), windows(true));
 }
 
 TEST(ReadAhead, ARandomReadReadsOneBlock) {

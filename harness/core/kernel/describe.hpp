@@ -26,6 +26,8 @@ void describe(V& v, PageCacheParameters& p) {
   v.optional("writes_are_uses", p.writes_are_uses, "as reads are, until Linux 4.7");
   v.optional("dirty_go_active", p.dirty_go_active,
              "where the oldest block is dirty, since Linux 4.11; to the young end before");
+  v.optional("misses_open_windows", p.misses_open_windows,
+             "of read-ahead, and continue none, since Linux 6.11");
 }
 
 template <class V>

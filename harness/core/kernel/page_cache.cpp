@@ -251,7 +251,8 @@ void PageCache::read(Process self, FileId id, std::int64_t begin, std::int64_t b
   cpu_[self] += parameters_.copy_cpu * blocks;
   counters_.read_blocks += static_cast<std::uint64_t>(blocks);
   if (file.read_ahead.size() <= at((begin + blocks - 1) / per_segment_)) {
-    file.read_ahead.resize(at((begin + blocks - 1) / per_segment_ + 1));
+    file.read_ahead.resize(at((begin + blocks - 1) / per_segment_ + 1),
+                           ReadAhead(parameters_.misses_open_windows));
   }
   for (std::int64_t block = begin; block < begin + blocks;) {
     const std::int64_t segment = block / per_segment_;

@@ -55,6 +55,7 @@ struct PageCacheParameters {
   bool refaults = false;
   bool writes_are_uses = false;
   bool dirty_go_active = false;
+  bool misses_open_windows = false;
 };
 
 struct PageCacheCounters {

@@ -9,7 +9,10 @@
 //  - a read that goes on where neither the window nor the last read ended, but whose preceding
 //    blocks are cached, is taken for one of several interleaved sequential streams;
 //  - any other read is random, and reads what was asked for only.
-// One state per open file: interleaved streams of one file drive each other's out.
+// Since Linux 6.11 ("readahead: disentangle async and sync readahead", mm/readahead.c) only a
+// marker continues a window: what is missed where the next one would begin, its pages being evicted
+// or its marker passed over, opens one as small as the first. One state per open file: interleaved
+// streams of one file drive each other's out.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +28,16 @@ struct ReadWindow {
 
 class ReadAhead {
  public:
+  explicit ReadAhead(bool misses_open = false) : misses_open_(misses_open) {}
+
   // A block was not cached. `history`: how many blocks right before it are, at most `limit`.
   template <class History>
   ReadWindow missed(std::int64_t block, std::int64_t limit, const History& history) {
     if (limit <= 1) return {block, 1, -1};
     if (block == 0) return opened(block, limit);
-    if (block == begin_ + blocks_ || block == begin_ + blocks_ - ahead_) return next(block, limit);
+    if (!misses_open_ && (block == begin_ + blocks_ || block == marked())) {
+      return next(block, limit);
+    }
     if (block == last_ || block == last_ + 1) return opened(block, limit);
     const std::int64_t before = history();
     if (before <= 1) return {block, 1, -1};
@@ -42,7 +49,9 @@ class ReadAhead {
 
   // A read met the marker on `block`; `hole` is the first block after it that is not cached.
   ReadWindow met_marker(std::int64_t block, std::int64_t hole, std::int64_t limit) {
-    if (block == begin_ + blocks_ || block == begin_ + blocks_ - ahead_) return next(block, limit);
+    if (block == marked() || (!misses_open_ && block == begin_ + blocks_)) {
+      return next(block, limit);
+    }
     if (hole - block > limit) return {};
     begin_ = hole;
     blocks_ = grown(hole - block + 1, limit);
@@ -69,16 +78,18 @@ class ReadAhead {
   // A window whose marker is the very block that is read now would be met at once: the next window
   // comes with it.
   ReadWindow window(std::int64_t block, std::int64_t limit) {
-    if (ahead_ == blocks_ && begin_ == block) {
+    if (!misses_open_ && ahead_ == blocks_ && begin_ == block) {
       ahead_ = grown(blocks_, limit);
       blocks_ += ahead_;
     }
-    return {begin_, blocks_, begin_ + blocks_ - ahead_};
+    return {begin_, blocks_, marked()};
   }
+  [[nodiscard]] std::int64_t marked() const { return begin_ + blocks_ - ahead_; }
   static std::int64_t grown(std::int64_t blocks, std::int64_t limit) {
     return std::min(blocks < limit / 16 ? 4 * blocks : 2 * blocks, limit);
   }
 
+  bool misses_open_;
   std::int64_t begin_ = -1;
   std::int64_t blocks_ = 0;
   std::int64_t ahead_ = 0;
