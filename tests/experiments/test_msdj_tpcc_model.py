@@ -209,9 +209,9 @@ def test_what_was_aged_lies_below_the_files_or_behind_them() -> None:
     """
 
     def both(ageing_bytes: int) -> list[Measurement]:
-        v = cell("msdj", ageing_bytes=ageing_bytes)
         return [
-            model.run_point(v, {}, bench(), aged_behind_files=behind) for behind in (False, True)
+            run("msdj", ageing_bytes=ageing_bytes, aged_under_files=under)
+            for under in (True, False)
         ]
 
     drive_bytes = cell("msdj").device_bytes

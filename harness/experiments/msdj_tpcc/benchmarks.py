@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,7 +61,7 @@ _HOLDING: Final = "TPC-C, consistency conditions that hold, fewest"
 def measure(runs: Runs, console: Console) -> Iterator[Goal]:
     """All figures of the group: the model, then one server on a plain folder, loaded once."""
     yield from _modelled(runs, console)
-    yield from _aged_behind_files(runs, console)
+    yield from _aged_apart(runs, console)
     yield from _emulated(runs)
     yield from _replayed(runs, console)
     yield from _on_server(runs.project, console)
@@ -95,16 +95,20 @@ def _modelled(runs: Runs, console: Console) -> Iterator[Goal]:
     yield from judged(runs, results, _COMMAND, "it is decided by another tier or by variants")
 
 
-def _aged_behind_files(runs: Runs, console: Console) -> Iterator[Goal]:
+def _aged_apart(runs: Runs, console: Console) -> Iterator[Goal]:
     """The pipeline's points, the aged region where no file lies: the paper does not say where."""
     with runs.open("simulated") as session:
         cells = [grid.Cell.of(point) for point in session.points]
         bench = session.bench.models
     assert bench is not None
-    found = [cell for cell in cells if cell.variant == BASE and cell.repetition == 0]
+    found = [
+        replace(cell, aged_under_files=False)
+        for cell in cells
+        if cell.variant == BASE and cell.repetition == 0
+    ]
     console.print(f"{len(found)} points of the pipeline's, the aged region behind the files")
     with ThreadPoolExecutor(bench.parallel) as pool:
-        ran = pool.map(lambda cell: model.run_point(cell, {}, bench, aged_behind_files=True), found)
+        ran = pool.map(lambda cell: model.run_point(cell, {}, bench), found)
         for cell, measured in zip(found, ran, strict=True):
             journal = format_bytes(cell.journal_bytes)
             what = f"aged region behind the files, {cell.mode}, journal {journal}"

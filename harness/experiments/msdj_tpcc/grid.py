@@ -71,6 +71,7 @@ class Variant(BaseModel):
     ageing: SizeText | None = None
     filled_ratio: float | None = Field(None, ge=0, le=1)
     table_extent: SizeText | None = None
+    aged_under_files: bool | None = None
 
 
 class Parameters(BaseModel):
@@ -81,8 +82,10 @@ class Parameters(BaseModel):
     `page_cache`: memory besides the server's. `device`: the drive's size, if it is to be a smaller
     one that behaves alike. `ageing`: the region that is overwritten at random first, the whole
     drive if larger. `filled_ratio`: how much of the drive holds other data, which nobody touches,
-    before all that. `table_extent`: of the modelled files, at the paper's size; see
-    TABLE_EXTENT_BYTES.
+    before all that. Of the modelled files, as a real file system decides for itself:
+    `table_extent`, at the paper's size, see TABLE_EXTENT_BYTES; `aged_under_files`, whether the
+    region that was overwritten lies at the drive's begin, below journal, redo log and the first
+    tables, or else at its end, where no file gets to.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -104,6 +107,7 @@ class Parameters(BaseModel):
     ageing: SizeText
     filled_ratio: float = Field(0.0, ge=0, le=1)
     table_extent: SizeText = format_bytes(TABLE_EXTENT_BYTES)
+    aged_under_files: bool = True
     seeds: list[int] = Field(default=[1], min_length=1)
     variants: dict[str, Variant] = {}
 
@@ -126,8 +130,8 @@ class Cell(base.Cell):
     this. `device_bytes`: of the drive, 0: as it is. `filled_ratio`: of the drive, which other data
     fills in order first; `ageing_bytes`: the region that is then overwritten at random. `warm_up_s`
     and `measured_s` are of the device's time. `page_cache_bytes`: of the host, besides the server's
-    own memory. `table_extent_bytes`: at the paper's size. `repetition`: which of the seeds it is,
-    from 0; a variant has the first.
+    own memory. Of the modelled files: `table_extent_bytes`, at the paper's size, and
+    `aged_under_files`. `repetition`: which of the seeds it is, from 0; a variant has the first.
     """
 
     variant: str
@@ -148,12 +152,18 @@ class Cell(base.Cell):
     size_ratio_to_paper: float
     table_extent_bytes: int
     seed: int
+    aged_under_files: bool = True
     repetition: int = 0
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """As of any cell; results of before there were repetitions or extents have the first."""
-        return super().read({"repetition": 0, "table_extent_bytes": TABLE_EXTENT_BYTES, **values})
+        """As of any cell; results of before there were these settings have the defaults."""
+        since = {
+            "repetition": 0,
+            "table_extent_bytes": TABLE_EXTENT_BYTES,
+            "aged_under_files": True,
+        }
+        return super().read({**since, **values})
 
 
 @dataclass(frozen=True)
@@ -248,6 +258,7 @@ def _setting(
         size_ratio_to_paper=p.size_ratio * p.ratio,
         table_extent_bytes=parse_bytes(p.table_extent),
         seed=p.seeds[repetition],
+        aged_under_files=p.aged_under_files,
         repetition=repetition,
     )
 

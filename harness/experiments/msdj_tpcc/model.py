@@ -66,28 +66,15 @@ def run(point: Point, parameters: Parameters, bench: SimulatedBench, raw: Path) 
     return run_point(Cell.of(point), overrides_of(Cell.of(point), parameters.variants), bench)
 
 
-def run_point(
-    v: Cell,
-    overrides: Mapping[str, str],
-    bench: SimulatedBench,
-    *,
-    aged_behind_files: bool = False,
-) -> Measurement:
-    """One mode with one journal.
-
-    The region that was overwritten at random before lies at the drive's begin, below journal, redo
-    log and the first tables, or, with `aged_behind_files`, at its end, where no file gets to. The
-    paper does not say which. Raises BadParameter, DiskFull, Interrupted.
-    """
+def run_point(v: Cell, overrides: Mapping[str, str], bench: SimulatedBench) -> Measurement:
+    """One mode with one journal. Raises BadParameter, DiskFull, Interrupted."""
     stack = bench.stack(DeviceRequest(device=v.device, overrides=overrides))
-    result = simulate(stack, v, bench.cancel, aged_behind_files=aged_behind_files)
+    result = simulate(stack, v, bench.cancel)
     samples = result["samples"]
     return Measurement(metrics(samples, result, v), series(samples, result), trace=result["trace"])
 
 
-def simulate(
-    stack: ModelledStack, v: Cell, cancel: _core.Cancel, *, aged_behind_files: bool = False
-) -> dict[str, Any]:
+def simulate(stack: ModelledStack, v: Cell, cancel: _core.Cancel) -> dict[str, Any]:
     """`_core.run_tpcc` of a point's values on that stack. Raises as `run_point`."""
     host = stack.host
     if host.innodb is None or host.ext4 is None:
@@ -118,7 +105,7 @@ def simulate(
             sample_ns=int(v.measured_s * 1e9) // _SAMPLES,
             aged_bytes=aged_bytes,
             aged_block_bytes=_AGED_BLOCK_BYTES,
-            aged_begin_bytes=drive_bytes - aged_bytes if aged_behind_files else 0,
+            aged_begin_bytes=0 if v.aged_under_files else drive_bytes - aged_bytes,
             trace_rows=TRACE_ROWS,
         ),
         v.filled_ratio,
