@@ -37,8 +37,8 @@ def page_cache_rules(version: Version) -> dict[str, bool]:
     Until 4.7 a write is a use as a read is (bbddabe2e436, "only do access activations on reads").
     Since 3.15 a page that comes back soon after it was evicted is active (a528910e12ec, "thrash
     detection-based file cache sizing"), since 4.11 a dirty one that would be evicted (c55e8d035b28,
-    "move dirty pages out of the way until they're flushed"). Since 6.11 a miss opens a window of its
-    own (58540f5cde40, "readahead: disentangle async and sync readahead"; 6.12's mm/readahead.c).
+    "move dirty pages out of the way until they're flushed"). Since 6.11 a miss opens a window of
+    its own ("readahead: disentangle async and sync readahead"; 6.12's mm/readahead.c).
     """
     return {
         "refaults": version >= (3, 15),
