@@ -28,7 +28,8 @@ NUMBERS = REPOSITORY / "data" / "published"
 VALUES = {
     *("device", "variant", "mode", "journal_bytes", "warehouses", "connections", "warm_up_s"),
     *("measured_s", "buffer_pool_bytes", "redo_bytes", "redo_on", "doublewrite_on"),
-    *("page_cache_bytes", "device_bytes", "ageing_bytes", "size_ratio_to_paper", "seed"),
+    *("page_cache_bytes", "device_bytes", "ageing_bytes", "aged_under_files"),
+    *("size_ratio_to_paper", "seed"),
     *("table_extent_bytes", "filled_ratio", "repetition"),
 }
 
