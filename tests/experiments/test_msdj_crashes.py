@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -259,16 +258,16 @@ def test_cuts_are_made_and_everything_is_checked(raw: Path, mode: str) -> None:
 
 @pytest.mark.servers
 @pytest.mark.root
-def test_a_drive_that_forgets_what_it_was_told_to_keep_is_found_out(raw: Path) -> None:
+@pytest.mark.usefixtures("raw")
+def test_a_drive_that_forgets_what_it_was_told_to_keep_is_found_out() -> None:
     """Even with the doublewrite buffer: else the test could not see a lost commit.
 
     A cut may come when all that was promised is out of the cache, on a slow machine above all; an
     honest drive is not found out in any number of cuts (the test before).
     """
     for _ in range(5):
-        folder = Path(tempfile.mkdtemp(dir=raw))
-        folder.chmod(0o711)
-        found = run(folder, "oj_dwb", opened(Lying), cuts=3).metrics
+        with open_folder() as folder:
+            found = run(folder, "oj_dwb", opened(Lying), cuts=3).metrics
         noticed = found["lost_commits"] + found["failed_starts"] + found["bad_pages"]
         if noticed:  # and not by the file system alone
             break
