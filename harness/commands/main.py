@@ -248,14 +248,23 @@ def run(
 
 @app.command()
 def agreement(
-    experiment: str,
+    experiment: Annotated[str, typer.Argument(help="none is needed for --document")] = "",
     publish: Annotated[bool, typer.Option("--publish", help="into data/, as pipelines do")] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="Write all that is published into docs/validation.md")
+    ] = False,
 ) -> None:
     """Compares what was run on tier emulated with the simulation of the same points."""
     from harness.paths import find_project
     from harness.runs import agreement as agreements
+    from harness.runs import agreement_page
     from harness.runs.study import agreement_of
 
+    if document:
+        part = agreement_page.part(find_project())
+        part.write(agreement_page.in_markdown(find_project()))
+        say(f"written: {part.page}")
+        return
     table, judged, path = agreements.write(find_project(), experiment, publish=publish)
     goal = agreement_of(experiment).goal_ratio
     shown = Table(

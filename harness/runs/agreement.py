@@ -38,7 +38,7 @@ def write(
     """
     name = f"{experiment}.agreement"
     own = places.own(project, name).table
-    path = project.results / f"{name}.csv" if publish else own
+    path = published_table(project, experiment) if publish else own
     agreement = agreement_of(experiment)
     runs = StudyRuns(project, experiment)
     if not isinstance(agreement, JudgedAgreement):
@@ -51,6 +51,11 @@ def write(
     _write(results, published.as_csv(laid.modelled.table))
     _write(series, json.dumps(laid.modelled.series, sort_keys=True) + "\n")
     return laid.table, claims_of(runs.judge(laid.emulated), runs.judge(laid.modelled)), path
+
+
+def published_table(project: Project, experiment: str) -> Path:
+    """Where it is, or would be."""
+    return project.results / f"{experiment}.agreement.csv"
 
 
 def _as_csv(table: pd.DataFrame) -> str:
@@ -71,7 +76,7 @@ def modelled(project: Project, experiment: str) -> Results:
     """What the model says of the points whose emulated results are published, as it was published:
     results as if they were of tier emulated. Empty if the two have not been compared.
     """
-    table, series = _modelled(project.results / f"{experiment}.agreement.csv")
+    table, series = _modelled(published_table(project, experiment))
     if not (table.is_file() and series.is_file()):
         return Results("emulated", pd.DataFrame(), {}, lambda _: None)
     found = published.read("emulated", table.read_text(), series.read_text(), table.parent)
@@ -95,6 +100,18 @@ def claims_of(emulated: pd.DataFrame, model: pd.DataFrame) -> pd.DataFrame:
     names |= {"value_modelled": "modelled", "verdict_modelled": "modelled_verdict"}
     found = both.rename(columns=names)[_CLAIMED]
     return found[found.emulated.notna()].reset_index(drop=True)
+
+
+def ratios(table: pd.DataFrame) -> dict[str, pd.Series[float]]:
+    """Emulated over simulated, of each number that is compared: its cells, one for each point that
+    has one. What a study picks out of several (the worst repetition) has no two sides, and is none.
+    """
+    found = {}
+    for column in (c for c in table if c.endswith("_ratio")):
+        what = column.removesuffix("_ratio")
+        if any(other.startswith(f"{what}_emulated") for other in table):
+            found[what] = table[column].dropna()
+    return found
 
 
 def summary(table: pd.DataFrame, experiment: str) -> pd.DataFrame:

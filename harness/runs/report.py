@@ -179,7 +179,7 @@ def _paper(project: Project, name: str) -> dict[str, Any]:
 def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
     results = published.results(project, name, tier)
     about = published.about(project, name, tier)
-    agreement = project.results / f"{name}.agreement.csv"
+    compared = agreement.published_table(project, name)
     place = places.published(project, name, tier)
     judged, variants = claims.judge_all(project, name, results)
     below = captions.of(project, name, judged)
@@ -199,7 +199,7 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "figures": [_figure(project, path, below) for path in sorted(place.figures.glob("*.svg"))],
         "about": about,
         "elsewhere": not published.is_from_here(about),
-        "agreement": _agreement(agreement, name) if tier == "emulated" else [],
+        "agreement": _agreement(compared, name) if tier == "emulated" else [],
         "model_of_run": _model_of_run(project, name, judged) if tier == "emulated" else [],
     }
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import REPOSITORY
 
 from harness.experiments.base import Cell, Measurement, Results
 from harness.experiments.beside import Beside, JudgedAgreement, modelled
 from harness.paths import Project
-from harness.runs import agreement, claims
+from harness.runs import agreement, agreement_page, claims
 
 CLAIMS = """
 toy:
@@ -110,3 +111,46 @@ def test_what_was_laid_beside_is_read_again_as_it_was(
 
 def test_two_tiers_that_were_not_compared_have_no_model_of_the_run(project: Project) -> None:
     assert agreement.modelled(project, "toy").table.empty
+
+
+def test_what_is_picked_out_of_several_is_no_cell() -> None:
+    table = pd.DataFrame(
+        {
+            "device": ["hdd", "ssd"],
+            "elapsed_s_emulated": [1.1, 3.0],
+            "elapsed_s_simulated": [1.0, 2.0],
+            "elapsed_s_ratio": [1.1, 1.5],
+            "read_latency_emulated_ns": [4.0, None],
+            "read_latency_ratio": [1.0, None],
+            "worst_repetition_elapsed_s_ratio": [9.0, 9.0],
+        }
+    )
+    found = agreement.ratios(table)
+    assert {what: list(cells) for what, cells in found.items()} == {
+        "elapsed_s": [1.1, 1.5],
+        "read_latency": [1.0],
+    }
+
+
+def test_the_page_counts_the_cells_of_what_is_published(project: Project) -> None:
+    table = pd.DataFrame(
+        {
+            "elapsed_s_emulated": [1.0, 1.0],
+            "elapsed_s_ratio": [0.96, 1.3],
+            "temp_read_bytes_emulated": [1.0, 1.0],
+            "temp_read_bytes_ratio": [1.0, 1.08],
+        }
+    )
+    assert agreement_page.in_markdown(project).count("\n") == 2, "nothing has been compared"
+    table.to_csv(agreement.published_table(project, "sort_merge_join"), index=False)
+    assert agreement_page.in_markdown(project).splitlines()[2:] == [
+        "| sort_merge_join | **all** | 4 | 1.040 | 0.960 | 1.300 | 2 | 3 | 3 |",
+        "|  | elapsed s | 2 | 1.130 | 0.960 | 1.300 | 1 | 1 | 1 |",
+        "|  | temp read bytes | 2 | 1.040 | 1.000 | 1.080 | 1 | 2 | 2 |",
+    ]
+
+
+def test_the_page_is_of_what_is_published() -> None:
+    """`harness agreement --document` makes it so."""
+    part = agreement_page.part(Project(REPOSITORY))
+    assert part.read() == agreement_page.in_markdown(Project(REPOSITORY))
