@@ -256,13 +256,72 @@ def test_a_point_agrees_with_itself_and_nothing_has_no_ratio(bench: SimulatedBen
         if p.values["kind"] == "units" and p.values["policy"] == "delayed"
     ][2:]
     emulated = {**point.values, **run(point, bench).metrics}
-    cell, found = agreement._simulated(emulated, bench)
-    assert cell == point.cell
-    row = agreement.row_of(emulated, found)
+    assert agreement._by_setting([emulated]) == {point.cell: [emulated]}
+    row = agreement.row_of([emulated], run(point, bench))
     ratios = {name: value for name, value in row.items() if name.endswith("_ratio")}
     assert set(ratios) == {"handling_us_ratio", "trim_us_ratio", "later_us_ratio"}
     assert set(ratios.values()) == {1.0}
     assert row["rest_us_emulated"] == 0
+
+
+def test_of_repetitions_the_median_is_laid_beside_the_model(bench: SimulatedBench) -> None:
+    points = [
+        point
+        for point in grid.points(parameters(repetitions=3), [grid.NVME])
+        if point.values["kind"] == "table1" and point.values["trimmed_bytes"] == 0
+    ]
+    found = run(points[0], bench)
+    measured = [
+        {**point.values, "write_ms": found.metrics["write_ms"] * ratio}
+        for point, ratio in zip(points, (1.1, 0.5, 1.2), strict=True)
+    ]
+    [(setting, those)] = agreement._by_setting(measured).items()
+    assert (setting, those) == (points[0].cell, measured)
+    row = agreement.row_of(those, found)
+    assert row["write_ms_ratio"] == pytest.approx(1.1)
+    ends = row["write_ms_emulated_low"], row["write_ms_emulated_high"]
+    assert ends == pytest.approx((0.5 * row["write_ms_simulated"], 1.2 * row["write_ms_simulated"]))
+
+
+def test_repetitions_come_one_after_all_the_others() -> None:
+    once = grid.points(parameters(), list(DEVICES))
+    twice = grid.points(parameters(repetitions=2), list(DEVICES))
+    assert [point.id for point in twice[: len(once)]] == [point.id for point in once]
+    again = [replace(point.cell, repetition=1) for point in once]
+    assert [point.cell for point in twice[len(once) :]] == again
+    assert len({point.id for point in twice}) == len({point.label for point in twice}) == len(twice)
+
+
+def repeated(results: Results, ratios: tuple[float, ...]) -> Results:
+    """As if it had been measured several times, with times that differ by these ratios."""
+    times = [name for name in results.table if str(name).endswith(("_ms", "_us"))]
+    tables = []
+    for repetition, ratio in enumerate(ratios):
+        table = results.table.assign(repetition=repetition)
+        table[times] *= ratio
+        tables.append(table)
+    return replace(results, table=pd.concat(tables, ignore_index=True))
+
+
+def test_medians_over_repetitions_have_a_row_for_each_setting(results: Results) -> None:
+    found = grid.over_repetitions(repeated(results, (1.0, 4.0, 1.5)).table)
+    expected = results.table.assign(repetition=0)
+    times = [name for name in expected if str(name).endswith(("_ms", "_us"))]
+    expected[times] *= 1.5
+    pd.testing.assert_frame_equal(found[list(expected)], expected, check_dtype=False)
+    assert grid.over_repetitions(results.table) is results.table
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"), [((1.0, 1.01, 0.99), "reproduced"), ((0.9, 1.0, 1.1), "undecided")]
+)
+def test_what_differs_between_repetitions_more_than_is_claimed_is_undecided(
+    results: Results, ratios: tuple[float, ...], verdict: str
+) -> None:
+    judged = claims.judge(Project(REPOSITORY), "delayed_trim", repeated(results, ratios))
+    found = judged.set_index("id").loc["dt-table1-alone"]
+    assert found.verdict == verdict
+    assert found.lowest < found.value < found.highest
 
 
 def run(point: Point, bench: SimulatedBench) -> Measurement:

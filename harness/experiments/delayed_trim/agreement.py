@@ -8,7 +8,9 @@ own, more than a drive takes that only notes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
 from typing import Any, Final
 
 import pandas as pd
@@ -17,6 +19,9 @@ from harness.experiments.base import Measurement, Runs
 from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
 from harness.experiments.delayed_trim import grid, model
 from harness.tiers.simulated import SimulatedBench
+
+_Point = Mapping[Any, Any]
+"""A row of the results' table, by column."""
 
 COMPARED: Final = {
     "table1": ("write_ms",),
@@ -27,9 +32,11 @@ COMPARED: Final = {
 
 
 def compare(runs: Runs, **options: Any) -> pd.DataFrame:
-    """One row per emulated point that has been run here, or else that is published.
+    """One row per setting that has been run here on tier emulated, or else that is published.
 
-    What is 0 on either side has no ratio. See `agreement.compare`.
+    Of several repetitions the median, which is what the model is laid beside, with the least and
+    the most as NAME_emulated_low and NAME_emulated_high. What is 0 on either side has no ratio. See
+    `agreement.compare`.
     """
     return beside(runs, **options).table
 
@@ -44,26 +51,33 @@ def beside(runs: Runs, **options: Any) -> Beside:
     profiles, host = runs.project.profiles, runs.host_name()
     rows, model_of = [], {}
     with SimulatedBench(profiles, devices, host, overrides) as simulated:
-        for point in emulated.table.to_dict("records"):
-            cell, found = _simulated(point, simulated)
-            model_of[str(point["point"])] = cell, found
-            rows.append(row_of(point, found))
+        for setting, points in _by_setting(emulated.table.to_dict("records")).items():
+            found = model.run_point(setting, simulated)
+            model_of |= {str(p["point"]): (_cell(p), found) for p in points}
+            rows.append(row_of(points, found))
     return Beside(pd.DataFrame(rows), emulated, modelled(emulated, model_of))
 
 
-def _simulated(
-    point: Mapping[Any, Any], simulated: SimulatedBench
-) -> tuple[grid.Cell, Measurement]:
-    cell = grid.read({str(name): value for name, value in point.items() if not pd.isna(value)})
-    return cell, model.run_point(cell, simulated)
+def _by_setting(points: Sequence[_Point]) -> dict[grid.Cell, list[_Point]]:
+    found: dict[grid.Cell, list[_Point]] = {}
+    for point in points:
+        found.setdefault(replace(_cell(point), repetition=0), []).append(point)
+    return found
 
 
-def row_of(point: Mapping[Any, Any], found: Measurement) -> dict[str, Any]:
-    """A point's values and emulated metrics beside the model's, as columns of `compare`."""
-    row = {name: point[name] for name in ("device", "kind", "policy", "unit_bytes")}
-    for name in COMPARED[str(point["kind"])]:
-        emulated, simulated = float(point[name]), float(found.metrics[name])
+def _cell(point: _Point) -> grid.Cell:
+    return grid.read({str(name): value for name, value in point.items() if not pd.isna(value)})
+
+
+def row_of(points: Sequence[_Point], found: Measurement) -> dict[str, Any]:
+    """A setting and its points' emulated metrics beside the model's, as columns of `compare`."""
+    row = {name: points[0][name] for name in ("device", "kind", "policy", "unit_bytes")}
+    for name in COMPARED[str(row["kind"])]:
+        each = [float(point[name]) for point in points]
+        emulated, simulated = median(each), float(found.metrics[name])
         row |= {f"{name}_emulated": emulated, f"{name}_simulated": simulated}
+        if len(each) > 1:
+            row |= {f"{name}_emulated_low": min(each), f"{name}_emulated_high": max(each)}
         if emulated and simulated:
             row[f"{name}_ratio"] = emulated / simulated
     return row

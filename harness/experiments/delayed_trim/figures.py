@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from matplotlib.ticker import LogLocator
 from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.delayed_trim import published
-from harness.experiments.delayed_trim.grid import OWN, UNCHECKED
+from harness.experiments.delayed_trim.grid import OWN, UNCHECKED, over_repetitions
 from harness.experiments.drawing import drawn_by_kind
 from harness.paths import find_project
 from harness.units import format_bytes
@@ -50,7 +51,8 @@ NEEDS: Final = {
 
 
 def draw(results: Results) -> dict[str, Figure]:
-    """All figures that the results at hand can fill."""
+    """All figures that the results at hand can fill, of medians over repetitions."""
+    results = replace(results, table=over_repetitions(results.table))
     makers: dict[str, tuple[str, Callable[[pd.DataFrame, Results], Figure]]] = {
         "table1": ("table1", _table1),
         "at_once": ("at_once", _at_once),

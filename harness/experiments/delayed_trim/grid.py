@@ -14,9 +14,10 @@ idle_phase how long the work that was put off takes, with larger steps and merge
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Final, Literal
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.experiments import base
@@ -139,13 +140,15 @@ class IdlePhase(_Strict):
 class Parameters(BaseModel):
     """The grid. Sizes are texts with units.
 
-    `scale`: `smoke` makes what is measured over time a tenth as long, `small` half. `file` is
+    `scale`: `smoke` makes what is measured over time a tenth as long, `small` half. `repetitions`:
+    how often each point is run, one after all others; a model gives the same each time. `file` is
     trimmed in units of one of `units`.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     scale: Literal["smoke", "small", "paper"] = "paper"
+    repetitions: int = Field(1, ge=1, le=1000)
     policies: list[Policy] = Field(min_length=1)
     file: SizeText
     units: list[SizeText]
@@ -168,6 +171,7 @@ class Cell(base.Cell):
     """What all kinds have; `kind` is the same for all cells of a record."""
 
     variant: str = BASE
+    repetition: int = 0
     kind: str
     policy: str
 
@@ -282,9 +286,35 @@ def read(values: Mapping[str, Any]) -> Cell:
     return KINDS[str(values["kind"])].read(values)
 
 
+_SETTINGS: Final = tuple(
+    dict.fromkeys(each.name for kind in KINDS.values() for each in fields(kind))
+)
+
+
+def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
+    """One row for each setting of a table of results: medians over its repetitions, and of what is
+    no number the first one's, `point` among them.
+    """
+    if "repetition" not in table or table.repetition.nunique() < 2:
+        return table
+    settings = [name for name in _SETTINGS if name in table and name != "repetition"]
+    of_group = {
+        name: "median" if pd.api.types.is_float_dtype(table[name]) else "first"
+        for name in table
+        if name not in settings
+    }
+    groups = table.groupby(settings, dropna=False, sort=False, as_index=False)
+    return groups.agg(of_group)[list(table)]
+
+
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
-    """Every setting once, in a fixed order."""
-    return points_of(_settings(parameters, devices), _label)
+    """Every setting, as often as it is repeated, in a fixed order."""
+    return points_of(_repeated(parameters, devices), _label)
+
+
+def _repeated(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
+    for repetition in range(p.repetitions):
+        yield from (replace(cell, repetition=repetition) for cell in _settings(p, devices))
 
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:
@@ -424,6 +454,7 @@ def _label(cell: Cell) -> str:
     said = [str(v[name]) for name in ("device", "kind", "policy", "scenario") if name in v]
     said += [format_bytes(float(v["unit_bytes"]))] if "unit_bytes" in v else []
     said += ["without TRIM"] if v.get("trimmed_bytes") == 0 else []
+    said += [f"repetition {cell.repetition}"] if cell.repetition else []
     said += [
         f"{name} {v[name]}"
         for name in ("ranges", "pending_ranges", "list_entries", "pause_ratio")
