@@ -287,7 +287,7 @@ def test_repetitions_come_one_after_all_the_others() -> None:
     once = grid.points(parameters(), list(DEVICES))
     twice = grid.points(parameters(repetitions=2), list(DEVICES))
     assert [point.id for point in twice[: len(once)]] == [point.id for point in once]
-    again = [replace(point.cell, repetition=1) for point in once]
+    again = [replace(grid.Cell.of(point), repetition=1) for point in once]
     assert [point.cell for point in twice[len(once) :]] == again
     assert len({point.id for point in twice}) == len({point.label for point in twice}) == len(twice)
 

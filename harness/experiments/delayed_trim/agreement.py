@@ -49,7 +49,8 @@ def beside(runs: Runs, **options: Any) -> Beside:
         overrides = bench.overrides
     emulated = here_or_published(runs, results)
     profiles, host = runs.project.profiles, runs.host_name()
-    rows, model_of = [], {}
+    rows: list[dict[str, Any]] = []
+    model_of: dict[str, tuple[grid.Cell, Measurement]] = {}
     with SimulatedBench(profiles, devices, host, overrides) as simulated:
         for setting, points in _by_setting(emulated.table.to_dict("records")).items():
             found = model.run_point(setting, simulated)
