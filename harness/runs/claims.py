@@ -105,7 +105,7 @@ class Claim(_Strict):
             return NOT_JUDGED
         if self.fitted:
             return FITTED
-        if len({_is_in(each, self.expected) for each in (value, *_interval(repetitions))}) > 1:
+        if len({_side(each, self.expected) for each in (value, *_interval(repetitions))}) > 1:
             return UNDECIDED
         if _is_in(value, self.expected):
             return REPRODUCED
@@ -127,7 +127,12 @@ def _interval(repetitions: Sequence[float]) -> tuple[float, ...]:
 
 
 def _is_in(value: float, bounds: tuple[float, float]) -> bool:
-    return bounds[0] <= value <= bounds[1]
+    return _side(value, bounds) == 0
+
+
+def _side(value: float, bounds: tuple[float, float]) -> int:
+    """-1 below the range, 0 in it, 1 above: an interval from below to above says nothing of it."""
+    return int(value > bounds[1]) - int(value < bounds[0])
 
 
 class Tuned(_Strict):

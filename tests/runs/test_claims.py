@@ -44,6 +44,8 @@ def small(tmp_path: Path) -> Project:
         ([8.0, 12.0], claims.REPRODUCED),
         ([9.0, 13.0], claims.UNDECIDED),
         ([11.0, 16.0], claims.UNDECIDED),
+        ([2.0, 26.0], claims.UNDECIDED),  # from below the range to above it
+        ([1.0, 2.0, 30.0], claims.UNDECIDED),
         ([10.0, 10.1, 9.9, 10.0, 12.1], claims.REPRODUCED),
         ([10.0, 14.0, 9.9, 10.0, 13.0], claims.UNDECIDED),
         ([30.0, 32.0, 31.0, 29.0, 11.0], claims.DIRECTION_ONLY),
