@@ -309,7 +309,18 @@ def test_medians_over_repetitions_have_a_row_for_each_setting(results: Results) 
     times = [name for name in expected if str(name).endswith(("_ms", "_us"))]
     expected[times] *= 1.5
     pd.testing.assert_frame_equal(found[list(expected)], expected, check_dtype=False)
+    for end, ratio in (("low", 1.0), ("high", 4.0)):
+        ends = found[[f"{name}_{end}" for name in times]].to_numpy()
+        np.testing.assert_allclose(ends, ratio * results.table[times].to_numpy())
     assert grid.over_repetitions(results.table) is results.table
+
+
+def test_how_far_repetitions_lie_apart_is_shown(results: Results) -> None:
+    once, often = (
+        figures.draw(each)["tails"].axes[0] for each in (results, repeated(results, (1.0, 2.0)))
+    )
+    assert not once.collections
+    assert len(often.collections) == len(often.lines) == len(once.lines)
 
 
 @pytest.mark.parametrize(

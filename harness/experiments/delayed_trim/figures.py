@@ -316,7 +316,9 @@ def _plain_log(axes: Axes) -> None:
 
 
 def _tails(rows: pd.DataFrame, _: Results) -> Figure:
-    """Latency quantiles of reads and writes, one column per size of a TRIM."""
+    """Latency quantiles of reads and writes, one column per size of a TRIM. Shaded: from the least
+    to the most of several repetitions.
+    """
     sizes = sorted(rows.unit_bytes.unique())
     width = plots.WIDTH_IN * max(len(sizes), 1) ** 0.5
     figure = Figure(figsize=(width, 6.4), layout="constrained")
@@ -325,7 +327,11 @@ def _tails(rows: pd.DataFrame, _: Results) -> Figure:
         for ax, size in zip(line, sizes, strict=True):
             mine = rows[rows.unit_bytes == size].set_index("policy")
             for policy in (p for p in _POLICIES if p in mine.index):
-                values = [mine.loc[policy, f"{op}_{q}_us"] for q in _QUANTILES]
+                values, *ends = (
+                    [mine.loc[policy, f"{op}_{q}_us{end}"] for q in _QUANTILES]
+                    for end in ("", "_low", "_high")
+                    if f"{op}_p50_us{end}" in mine
+                )
                 style = "--" if policy == "none" else "-"
                 ax.plot(
                     list(_QUANTILES.values()),
@@ -336,6 +342,9 @@ def _tails(rows: pd.DataFrame, _: Results) -> Figure:
                     color=_POLICIES[policy],
                     label=policy,
                 )
+                if ends:
+                    shade = {"color": _POLICIES[policy], "alpha": 0.25, "linewidth": 0}
+                    ax.fill_between(list(_QUANTILES.values()), *ends, **shade)
             _plain_log(ax)
             ax.tick_params(labelsize="small")
         line[0].set_ylabel(f"{op} latency (us)")

@@ -292,19 +292,22 @@ _SETTINGS: Final = tuple(
 
 
 def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
-    """One row for each setting of a table of results: medians over its repetitions, and of what is
-    no number the first one's, `point` among them.
+    """One row for each setting of a table of results: medians over its repetitions, the least and
+    the most as NAME_low and NAME_high, and of what is no number the first one's, `point` among
+    them. A table without repetitions as it is.
     """
     if "repetition" not in table or table.repetition.nunique() < 2:
         return table
     settings = [name for name in _SETTINGS if name in table and name != "repetition"]
-    of_group = {
-        name: "median" if pd.api.types.is_float_dtype(table[name]) else "first"
-        for name in table
-        if name not in settings
-    }
+    measured = [
+        name for name in table if name not in settings and pd.api.types.is_float_dtype(table[name])
+    ]
+    rest = [name for name in table if name not in (*settings, *measured)]
     groups = table.groupby(settings, dropna=False, sort=False, as_index=False)
-    return groups.agg(of_group)[list(table)]
+    values = groups[measured]
+    low, high = values.min()[measured], values.max()[measured]
+    made = [groups[rest].first(), values.median()[measured]]
+    return pd.concat([*made, low.add_suffix("_low"), high.add_suffix("_high")], axis="columns")
 
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
