@@ -304,7 +304,7 @@ def repeated(results: Results, ratios: tuple[float, ...]) -> Results:
 
 
 def test_medians_over_repetitions_have_a_row_for_each_setting(results: Results) -> None:
-    found = grid.over_repetitions(repeated(results, (1.0, 4.0, 1.5)).table)
+    found = figures.over_repetitions(repeated(results, (1.0, 4.0, 1.5)).table)
     expected = results.table.assign(repetition=0)
     times = [name for name in expected if str(name).endswith(("_ms", "_us"))]
     expected[times] *= 1.5
@@ -312,7 +312,7 @@ def test_medians_over_repetitions_have_a_row_for_each_setting(results: Results) 
     for end, ratio in (("low", 1.0), ("high", 4.0)):
         ends = found[[f"{name}_{end}" for name in times]].to_numpy()
         np.testing.assert_allclose(ends, ratio * results.table[times].to_numpy())
-    assert grid.over_repetitions(results.table) is results.table
+    assert figures.over_repetitions(results.table) is results.table
 
 
 def test_how_far_repetitions_lie_apart_is_shown(results: Results) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator
 from harness import plots
 from harness.experiments.base import Results
 from harness.experiments.delayed_trim import published
-from harness.experiments.delayed_trim.grid import OWN, UNCHECKED, over_repetitions
+from harness.experiments.delayed_trim.grid import KINDS, OWN, UNCHECKED
 from harness.experiments.drawing import drawn_by_kind
 from harness.paths import find_project
 from harness.units import format_bytes
@@ -65,6 +65,30 @@ def draw(results: Results) -> dict[str, Figure]:
         "idle_phase": ("idle_phase", _idle_phase),
     }
     return drawn_by_kind(results, makers)
+
+
+_SETTINGS: Final = tuple(
+    dict.fromkeys(each.name for kind in KINDS.values() for each in fields(kind))
+)
+
+
+def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
+    """One row for each setting of a table of results: medians over its repetitions, the least and
+    the most as NAME_low and NAME_high, and of what is no number the first one's, `point` among
+    them. A table without repetitions as it is.
+    """
+    if "repetition" not in table or table.repetition.nunique() < 2:
+        return table
+    settings = [name for name in _SETTINGS if name in table and name != "repetition"]
+    measured = [
+        name for name in table if name not in settings and pd.api.types.is_float_dtype(table[name])
+    ]
+    rest = [name for name in table if name not in (*settings, *measured)]
+    groups = table.groupby(settings, dropna=False, sort=False, as_index=False)
+    values = groups[measured]
+    low, high = values.min()[measured], values.max()[measured]
+    made = [groups[rest].first(), values.median()[measured]]
+    return pd.concat([*made, low.add_suffix("_low"), high.add_suffix("_high")], axis="columns")
 
 
 def _paper() -> pd.DataFrame:

@@ -14,10 +14,9 @@ idle_phase how long the work that was put off takes, with larger steps and merge
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.experiments import base
@@ -284,30 +283,6 @@ KINDS: Final = {
 def read(values: Mapping[str, Any]) -> Cell:
     """A cell of whichever kind a row of the table has."""
     return KINDS[str(values["kind"])].read(values)
-
-
-_SETTINGS: Final = tuple(
-    dict.fromkeys(each.name for kind in KINDS.values() for each in fields(kind))
-)
-
-
-def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
-    """One row for each setting of a table of results: medians over its repetitions, the least and
-    the most as NAME_low and NAME_high, and of what is no number the first one's, `point` among
-    them. A table without repetitions as it is.
-    """
-    if "repetition" not in table or table.repetition.nunique() < 2:
-        return table
-    settings = [name for name in _SETTINGS if name in table and name != "repetition"]
-    measured = [
-        name for name in table if name not in settings and pd.api.types.is_float_dtype(table[name])
-    ]
-    rest = [name for name in table if name not in (*settings, *measured)]
-    groups = table.groupby(settings, dropna=False, sort=False, as_index=False)
-    values = groups[measured]
-    low, high = values.min()[measured], values.max()[measured]
-    made = [groups[rest].first(), values.median()[measured]]
-    return pd.concat([*made, low.add_suffix("_low"), high.add_suffix("_high")], axis="columns")
 
 
 def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
