@@ -105,7 +105,9 @@ class Claim(_Strict):
             return NOT_JUDGED
         if self.fitted:
             return FITTED
-        if len({_side(each, self.expected) for each in (value, *_interval(repetitions))}) > 1:
+        one_is_enough = self.expected == (0, 0) and value > 0  # what never happens has happened
+        sides = {_side(each, self.expected) for each in (value, *_interval(repetitions))}
+        if len(sides) > 1 and not one_is_enough:
             return UNDECIDED
         if _is_in(value, self.expected):
             return REPRODUCED

@@ -59,6 +59,28 @@ def test_verdicts(small: Project, values: list[float], verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([0.0, 0.0, 0.0], claims.REPRODUCED),
+        ([0.0, 1.0, 0.0], claims.NOT_REPRODUCED),
+        ([0.0, 1.0], claims.NOT_REPRODUCED),
+    ],
+)
+def test_what_never_happens_is_refuted_by_once(values: list[float], verdict: str) -> None:
+    """However wide the interval of the mean is."""
+    claim = claims.Claim(
+        id="none",
+        place="p",
+        statement="s",
+        metric="SELECT 1",
+        published="0",
+        expected=(0, 0),
+        why="w",
+    )
+    assert claim.verdict(sum(values) / len(values), values) == verdict
+
+
+@pytest.mark.parametrize(
     ("expected", "unit", "words"),
     [
         ((7, 13), "ratio", "7 .. 13"),
