@@ -14,6 +14,8 @@ at random until its rate is steady.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +39,8 @@ _FILL_BLOCK_BYTES: Final = 131_072
 _RANDOM_BLOCK_BYTES: Final = 4096
 _QUEUE_DEPTH: Final = 32
 _POLL_S: Final = 1.0
+_BUSY_PATIENCE_S: Final = 5.0
+_BUSY_LOOK_S: Final = 0.2
 _SHORT_S: Final = 30.0
 
 
@@ -320,7 +324,22 @@ def carry_out(way: Way, before: Callable[[Step], None]) -> None:
 
 
 def _call(what: str, command: tuple[str, ...]) -> None:
+    """Raises MissingTool, DeviceError. A drive that is busy is asked again for a moment: the kernel
+    says so of a discard, and does nothing, while somebody, blkid for one, reads what it is about.
+    """
     argv = [find_program(command[0]), *command[1:]]
+    deadline = time.monotonic() + _BUSY_PATIENCE_S
+    while True:
+        done = _once(argv)
+        if not done.returncode:
+            return
+        said = last_words(done)
+        if os.strerror(errno.EBUSY) not in said or time.monotonic() > deadline:
+            raise DeviceError(f"{what} failed: {command[0]} says: {said}")
+        time.sleep(_BUSY_LOOK_S)
+
+
+def _once(argv: list[str]) -> subprocess.CompletedProcess[bytes]:
     pipe = subprocess.PIPE
     with leases.open_lease() as lease:
         process = lease.start(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
@@ -330,9 +349,7 @@ def _call(what: str, command: tuple[str, ...]) -> None:
             except BaseException:
                 process.terminate()
                 raise
-    if process.returncode:
-        done = subprocess.CompletedProcess(argv, process.returncode, out, said)
-        raise DeviceError(f"{what} failed: {command[0]} says: {last_words(done)}")
+    return subprocess.CompletedProcess(argv, process.returncode, out, said)
 
 
 def _await_sanitized(drive: Path) -> None:

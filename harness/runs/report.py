@@ -162,7 +162,7 @@ def write(project: Project) -> Path:
 def _spread(row: Any) -> str:
     if pd.isna(row.lowest) or row.lowest == row.highest:
         return ""
-    return f"{claims.format_value(row.lowest)}..{claims.format_value(row.highest)}"
+    return f"{claims.format_value(row.lowest)} .. {claims.format_value(row.highest)}"
 
 
 def _paper(project: Project, name: str) -> dict[str, Any]:

@@ -376,6 +376,27 @@ def test_a_program_that_is_missing() -> None:
         preparation.run(TARGET, Step("erase", ("no-such-eraser",), 0, 1.0))
 
 
+BUSY = "echo '/dev/x: BLKDISCARD ioctl failed: Device or resource busy' >&2"
+
+
+@pytest.mark.parametrize(("refusals", "tries"), [(2, 3), (10**6, None)])
+def test_a_drive_that_is_busy_is_asked_again_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusals: int, tries: int | None
+) -> None:
+    monkeypatch.setattr(preparation, "_BUSY_PATIENCE_S", 1.0)
+    monkeypatch.setattr(preparation, "_BUSY_LOOK_S", 0.01)
+    asked = tmp_path / "asked"
+    script = f"echo x >> {asked}; test $(wc -l < {asked}) -gt {refusals} || {{ {BUSY}; exit 1; }}"
+    step = Step("discard", ("sh", "-c", script), 0, 1.0)
+    if tries is None:
+        with pytest.raises(DeviceError, match=r"^discard failed: sh says: .* busy$"):
+            preparation.run(TARGET, step)
+        assert len(asked.read_text().splitlines()) > 3
+    else:
+        preparation.run(TARGET, step)
+        assert len(asked.read_text().splitlines()) == tries
+
+
 @pytest.mark.root
 def test_a_password_is_taken_off_if_the_erase_fails(target: Permitted, tmp_path: Path) -> None:
     """With programs that leave a trace, since no drive with passwords is here."""
