@@ -260,12 +260,13 @@ def agreement(
     from harness.runs import agreement_page
     from harness.runs.study import agreement_of
 
+    project = find_project()
     if document:
-        part = agreement_page.part(find_project())
-        part.write(agreement_page.in_markdown(find_project()))
+        part = agreement_page.part(project)
+        part.write(agreement_page.in_markdown(project))
         say(f"written: {part.page}")
         return
-    table, judged, path = agreements.write(find_project(), experiment, publish=publish)
+    table, judged, path = agreements.write(project, experiment, publish=publish)
     goal = agreement_of(experiment).goal_ratio
     shown = Table(
         "device", "what", "points", "median", "lowest", "highest", f"within {goal:.0%}", box=None

@@ -133,8 +133,13 @@ def _is_in(value: float, bounds: tuple[float, float]) -> bool:
 
 
 def _side(value: float, bounds: tuple[float, float]) -> int:
-    """-1 below the range, 0 in it, 1 above: an interval from below to above says nothing of it."""
-    return int(value > bounds[1]) - int(value < bounds[0])
+    """0 in the range, 1 above, -1 below: an interval from below to above says nothing of it.
+
+    What is no number is in none.
+    """
+    if bounds[0] <= value <= bounds[1]:
+        return 0
+    return 1 if value > bounds[1] else -1
 
 
 class Tuned(_Strict):

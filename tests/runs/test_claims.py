@@ -58,6 +58,11 @@ def test_verdicts(small: Project, values: list[float], verdict: str) -> None:
     assert row.verdict == verdict
 
 
+def claim(expected: tuple[float, float]) -> claims.Claim:
+    said = {"id": "c", "place": "p", "statement": "s", "metric": "SELECT 1", "published": "0"}
+    return claims.Claim(**said, expected=expected, why="w")
+
+
 @pytest.mark.parametrize(
     ("values", "verdict"),
     [
@@ -68,16 +73,11 @@ def test_verdicts(small: Project, values: list[float], verdict: str) -> None:
 )
 def test_what_never_happens_is_refuted_by_once(values: list[float], verdict: str) -> None:
     """However wide the interval of the mean is."""
-    claim = claims.Claim(
-        id="none",
-        place="p",
-        statement="s",
-        metric="SELECT 1",
-        published="0",
-        expected=(0, 0),
-        why="w",
-    )
-    assert claim.verdict(sum(values) / len(values), values) == verdict
+    assert claim((0, 0)).verdict(sum(values) / len(values), values) == verdict
+
+
+def test_what_is_no_number_is_in_no_range() -> None:
+    assert claim((-math.inf, math.inf)).verdict(math.nan) == claims.NOT_REPRODUCED
 
 
 @pytest.mark.parametrize(
