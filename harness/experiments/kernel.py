@@ -46,3 +46,13 @@ def page_cache_rules(version: Version) -> dict[str, bool]:
         "dirty_go_active": version >= (4, 11),
         "misses_open_windows": version >= (6, 11),
     }
+
+
+def data_journal_rules(version: Version) -> dict[str, bool]:
+    """Of `_core.TpccSpec`: when journaled data goes home by syncing its file.
+
+    ext4_sync_file() writes the file's pages back before it commits. Until 6.3 that finds what the
+    sync before has committed; since 6.4 ext4_writepages() commits first (fs/ext4/inode.c, "data=
+    journal mode ... run the writeback loop to checkpoint them"), so that it finds everything.
+    """
+    return {"home_in_same_sync": version >= (6, 4)}

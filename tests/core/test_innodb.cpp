@@ -364,7 +364,7 @@ TEST(InnodbCommit, InDataModeTheLogIsJournaledToo) {
       EXPECT_EQ(world.storage.journal().counters().written_blocks, 4 * i);
     }
   });
-  EXPECT_EQ(world.storage.counters().redo_blocks, 0U) << "none has gone home";
+  EXPECT_EQ(world.storage.counters().redo_sectors, 0U) << "none has gone home";
 }
 
 TEST(InnodbCommit, TheLogIsWrittenRoundAndRound) {
@@ -387,8 +387,69 @@ TEST(InnodbCommit, TheLogIsWrittenRoundAndRound) {
     EXPECT_TRUE(journaled || blocks.size() == 16U) << "every block of the log, and no other";
     for (const std::int64_t block : blocks) EXPECT_LT(block, 16);
     EXPECT_EQ(world.written_blocks()[Place::redo],
-              static_cast<std::int64_t>(world.storage.counters().redo_blocks));
+              static_cast<std::int64_t>(world.storage.counters().redo_sectors / 8));
   }
+}
+
+// Past the page cache a write of the log is as short as the device's blocks are.
+TEST(InnodbCommit, TheLogIsWrittenInItsBlocks) {
+  for (const Bytes block : {Bytes{512}, 4_KiB}) {
+    StorageParameters s = storage_of(false, 64_KiB);
+    s.redo_block = block;
+    World world(s, engine_of(128));
+    std::vector<SerialDevice::Served> writes;
+    world.device.on_submit = [&](const SerialDevice::Served& served) {
+      if (served.op == Op::write && world.place(served) == Place::redo) writes.push_back(served);
+    };
+    world.run(1, [&](Process self) {
+      for (int i = 0; i < 300; ++i) {
+        world.write(self, 1, 700);
+        world.engine.commit(self);
+      }
+    });
+    Bytes all;
+    for (const auto& one : writes) {
+      EXPECT_EQ((one.begin - to_bytes(world.storage.redo_extent().begin)) % block, Bytes{0});
+      EXPECT_EQ(one.length % block, Bytes{0});
+      EXPECT_LT(one.length, Bytes{700} + block * 2);
+      all += one.length;
+    }
+    EXPECT_GE(writes.size(), 300U);
+    EXPECT_EQ(all.count(), 512 * static_cast<std::int64_t>(world.storage.counters().redo_sectors));
+  }
+}
+
+TEST(InnodbCommit, OneThatAllLogIsNoMultipleOfIsRefused) {
+  for (const Bytes block : {Bytes{0}, Bytes{700}, 3_KiB, 8_KiB}) {
+    StorageParameters s = storage_of(false);
+    s.redo_block = block;
+    EXPECT_THROW(World(s, engine_of(64)), OperatingError) << block.count();
+  }
+}
+
+// --- whom use keeps in the pool
+
+TEST(InnodbPool, UseOfAFilesPagesKeepsThemOnlyWhereTheyAreMadeYoung) {
+  const auto reads_of_first = [](bool age) {
+    EngineParameters e = engine_of(64);
+    e.file_pages_age = age;
+    World world(storage_of(false), e);
+    std::int64_t reads = 0;
+    world.device.on_submit = [&](const SerialDevice::Served& served) {
+      if (served.op == Op::read && world.page(served) == 0) ++reads;
+    };
+    world.run(1, [&](Process self) {
+      for (int round = 0; round < 40; ++round) {
+        for (PageId page = 1; page < 17; ++page) {
+          world.write(self, page + 16 * static_cast<PageId>(round % 20));
+        }
+        world.engine.touch(self, {0, Access::file, 30});
+      }
+    });
+    return reads;
+  };
+  EXPECT_EQ(reads_of_first(false), 1);
+  EXPECT_GT(reads_of_first(true), 5);
 }
 
 // --- flushing
@@ -480,7 +541,7 @@ TEST(InnodbStorage, OrderedModeWritesEveryPageTwiceAndInodesToTheJournal) {
   EXPECT_EQ(found[Place::page], static_cast<std::int64_t>(4 * counted.pages_home));
   EXPECT_EQ(found[Place::doublewrite], found[Place::page]);
   EXPECT_EQ(static_cast<std::int64_t>(counted.doublewrite_blocks), found[Place::doublewrite]);
-  EXPECT_EQ(static_cast<std::int64_t>(counted.redo_blocks), found[Place::redo]);
+  EXPECT_EQ(static_cast<std::int64_t>(counted.redo_sectors / 8), found[Place::redo]);
   EXPECT_GT(found[Place::redo], 0);
   EXPECT_EQ(found[Place::journal],
             static_cast<std::int64_t>(world.storage.journal().counters().written_blocks));
@@ -537,7 +598,7 @@ TEST(InnodbStorage, WhatLiesElsewhereIsNotOnTheDevice) {
   EXPECT_EQ(found[Place::doublewrite], 0);
   EXPECT_EQ(found[Place::redo], 0);
   EXPECT_EQ(world.storage.counters().doublewrite_blocks, 0U);
-  EXPECT_EQ(world.storage.counters().redo_blocks, 0U);
+  EXPECT_EQ(world.storage.counters().redo_sectors, 0U);
   EXPECT_GT(world.storage.counters().redo_syncs, 0U);
   EXPECT_GT(world.engine.counters().commit_wait, 50_us);
 }
@@ -549,7 +610,7 @@ TEST(InnodbStorage, DataModeWritesToTheJournalFirstAndHasNoSecondCopy) {
   auto found = world.written_blocks();
   EXPECT_EQ(found[Place::doublewrite], 0);
   EXPECT_EQ(found[Place::page], static_cast<std::int64_t>(4 * counted.pages_home));
-  EXPECT_EQ(found[Place::redo], static_cast<std::int64_t>(counted.redo_blocks));
+  EXPECT_EQ(found[Place::redo], static_cast<std::int64_t>(counted.redo_sectors / 8));
   const auto& journal = world.storage.journal().counters();
   EXPECT_EQ(found[Place::journal], static_cast<std::int64_t>(journal.written_blocks));
   EXPECT_EQ(found[Place::page] + found[Place::redo] + found[Place::inodes],
@@ -642,7 +703,7 @@ TpccSpec spec_of(bool journaled, std::uint64_t seed, std::uint32_t connections) 
   spec.connections = connections;
   spec.workload.warehouses = 1;
   spec.workload.users = connections;
-  spec.workload.rows = {150, 140, 26, 400, 231, 450, 377, 650, 220, 171, 46};
+  spec.workload.rows = {150, 140, 26, 400, 231, 450, 377, 878, 220, 171, 46, 232, 204};
   spec.workload.redo = {100, 150, 200, 50};
   spec.workload.undo_pages = 4 * connections;
   spec.workload.most_pages = 12'000;

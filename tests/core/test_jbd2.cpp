@@ -194,7 +194,7 @@ class World {
   }
 
   static std::vector<BufferRegion> regions() {
-    return {{kPages, kPageBlocks, kPageBuffers}, {kInodes, 1, kInodeBuffers}};
+    return {{kPages, kPageBlocks, kPageBuffers, true}, {kInodes, 1, kInodeBuffers}};
   }
   // `users` bodies beside the journal's own processes, which end after them.
   void run(std::uint32_t users, const std::function<void(Process)>& body) {
@@ -218,6 +218,11 @@ class World {
     journal.sync(self);
     reference.promise(before);
   }
+  void sync_pages(Process self) {
+    const Contents before = reference.all();
+    journal.sync_file(self, 0);
+    reference.promise(before);
+  }
   void sleep(Process self, Nanos length) { machine->sleep_until(self, machine->now() + length); }
 
   std::unique_ptr<Machine> machine;
@@ -234,6 +239,7 @@ struct Load {
   std::uint32_t users;
   std::uint32_t buffers;  // that they change, of each kind's first
   Nanos pause;
+  bool home_in_same_sync = false;
 };
 
 void change_and_sync(World& world, Process self, Prng& random, const Load& load) {
@@ -243,7 +249,9 @@ void change_and_sync(World& world, Process self, Prng& random, const Load& load)
     world.dirty(
         self, random.below(3) == 0 ? kPageBuffers + buffer % kInodeBuffers : buffer % kPageBuffers);
   }
-  if (random.below(3) != 0) world.sync(self);
+  const auto way = random.below(6);
+  if (way < 2) world.sync(self);
+  if (way == 2 || way == 3) world.sync_pages(self);
   if (load.pause > Nanos{0}) {
     const auto longest = static_cast<std::uint64_t>(load.pause.count());
     world.sleep(self, Nanos{static_cast<std::int64_t>(random.below(longest))});
@@ -254,6 +262,7 @@ void run_random(const Load& load, std::uint64_t seed) {
   JournalParameters p = ring_of(load.ring_blocks);
   p.commit_interval = 300_ms;
   p.expire = 2'000_ms;
+  p.home_in_same_sync = load.home_in_same_sync;
   World world(p);
   Prng cuts(seed + 1000);
   world.on_request = [&] {
@@ -289,8 +298,9 @@ TEST(Jbd2Random, NothingThatWasSyncedIsEverLost) {
       {64, 1, 160, Nanos{0}}, {64, 6, 160, Nanos{0}}, {64, 4, 12, 20_ms},
       {256, 6, 160, 100_ms},  {1024, 4, 160, 200_ms}, {100, 8, 30, 500_ms},
   };
-  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(3 * repeats()); ++seed) {
-    for (const Load& load : loads) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(4 * repeats()); ++seed) {
+    for (Load load : loads) {
+      load.home_in_same_sync = seed % 2 == 1;
       SCOPED_TRACE(testing::Message()
                    << "seed " << seed << ", ring " << load.ring_blocks << ", users " << load.users);
       run_random(load, seed);
@@ -450,6 +460,76 @@ TEST(Jbd2Age, IsThatOfTheLastTransaction) {
     world.sleep(self, 40'000_ms);
     EXPECT_EQ(std::ranges::count(world.home, 9U), 1);
   });
+}
+
+// --- with the sync of a file
+
+JournalParameters ring_since_6_4() {
+  JournalParameters p = ring_of(4096);
+  p.home_in_same_sync = true;
+  return p;
+}
+
+// Linux before 6.4: pages are written back, then the transaction is committed.
+TEST(Jbd2File, ASyncWritesHomeWhatTheOneBeforeHasCommitted) {
+  World world(ring_of(4096));
+  world.run(1, [&](Process self) {
+    for (const Buffer buffer : {7U, 3U}) world.dirty(self, buffer);
+    world.sync_pages(self);
+    EXPECT_TRUE(world.home.empty()) << "when pages are written back, the journal still needs them";
+    for (const Buffer buffer : {3U, 8U}) world.dirty(self, buffer);
+    world.sync_pages(self);
+    EXPECT_EQ(world.home, std::vector<Buffer>{7}) << "3 is in a younger transaction";
+    world.sync_pages(self);
+    EXPECT_EQ(world.home, (std::vector<Buffer>{7, 3, 8}));
+    world.sync_pages(self);
+    EXPECT_EQ(world.home.size(), 3U) << "nothing is dirty";
+    EXPECT_EQ(world.journal.counters().synced_blocks, 3U * kPageBlocks);
+  });
+}
+
+TEST(Jbd2File, SinceLinux64ASyncWritesHomeWhatItHasCommitted) {
+  World world(ring_since_6_4());
+  world.run(1, [&](Process self) {
+    for (int round = 1; round <= 20; ++round) {
+      for (const Buffer buffer : {7U, 3U}) world.dirty(self, buffer);
+      world.sync_pages(self);
+      EXPECT_EQ(world.home.size(), 2U * static_cast<unsigned>(round));
+    }
+    EXPECT_EQ(world.journal.counters().commits, 20U);
+  });
+  // Of each: blocks, flush, record, home, flush. As a trace of Linux 6.18 shows.
+  const auto& served = device_of(*world.machine).served;
+  ASSERT_EQ(served.size(), 20U * 6U);
+  for (std::size_t i = 0; i < served.size(); i += 6) {
+    EXPECT_EQ(served[i + 1].op, Op::flush);
+    EXPECT_LT(served[i + 2].begin, to_bytes(kPages));
+    EXPECT_EQ(served[i + 3].begin, to_bytes(kPages) + 4_KiB * (3 * kPageBlocks));
+    EXPECT_EQ(served[i + 4].begin, to_bytes(kPages) + 4_KiB * (7 * kPageBlocks));
+    EXPECT_EQ(served[i + 5].op, Op::flush);
+    EXPECT_GE(served[i + 3].submitted, served[i + 2].done) << "committed first";
+    EXPECT_GE(served[i + 5].submitted, served[i + 4].done);
+  }
+}
+
+TEST(Jbd2File, OnlyThatFilesPagesGoHome) {
+  World world(ring_since_6_4());
+  world.run(1, [&](Process self) {
+    for (const Buffer buffer : {kPageBuffers + 1, 5U}) world.dirty(self, buffer);
+    world.sync_pages(self);
+    EXPECT_EQ(world.home, std::vector<Buffer>{5});
+  });
+}
+
+TEST(Jbd2File, WithNothingDirtyOnlyAFlush) {
+  for (const bool same : {false, true}) {
+    JournalParameters p = ring_of(4096);
+    p.home_in_same_sync = same;
+    World world(p);
+    world.run(1, [&](Process self) { world.sync_pages(self); });
+    ASSERT_EQ(device_of(*world.machine).served.size(), 1U);
+    EXPECT_EQ(device_of(*world.machine).served[0].op, Op::flush);
+  }
 }
 
 // --- errors

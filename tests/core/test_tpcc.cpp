@@ -19,12 +19,13 @@ namespace test_tpcc {
 constexpr std::uint32_t kMany = 50'000'000;
 constexpr std::uint32_t kNames = 1000;
 
-RowsPerPage usual() { return {150, 140, 26, 400, 231, 450, 377, 650, 220, 171, 46}; }
+RowsPerPage usual() { return {150, 140, 26, 400, 231, 450, 377, 878, 220, 171, 46, 232, 204}; }
 
 // A page for each row, and for the lines of one order, so that a page tells what it holds.
 RowsPerPage single() {
   RowsPerPage rows;
-  rows.order_line = kLinesOfOrder;
+  rows.order_line = rows.order_line_new = rows.order_line_room = kLinesOfOrder;
+  rows.orders_by_customer = kMany;
   return rows;
 }
 
@@ -67,7 +68,7 @@ TEST(TpccTables, NoTwoTablesShareAPageAndNoPageHasTooManyRows) {
     found.row("district", Table::district, tables.district(d), r.district);
     for (std::uint32_t c = 0; c < kCustomers; ++c) {
       found.row("customer" + of, Table::customer, tables.customer(d, c), r.customer);
-      found.row("by customer" + of, Table::orders, tables.orders_by_customer(d, c),
+      found.row("by customer", Table::orders, tables.orders_by_customer(d, c),
                 r.orders_by_customer);
     }
     for (std::uint32_t name = 0; name < kNames; ++name) {
@@ -91,8 +92,10 @@ TEST(TpccTables, NoTwoTablesShareAPageAndNoPageHasTooManyRows) {
   EXPECT_EQ(tables.pages(), tables.loaded_pages()) << "nothing has grown";
   // History is the rest; new orders have spare pages.
   const std::uint32_t history = (kCustomers * tables.districts() + r.history - 1) / r.history;
+  // Files of three tables have a header and an inode; four indexes have a page of parents or two.
+  constexpr std::uint32_t kBeside = 3 * 2 + 4 * 2 + 2;
   EXPECT_LE(found.pages() + history, tables.loaded_pages());
-  EXPECT_GE(found.pages() + history + 3 * tables.districts(), tables.loaded_pages());
+  EXPECT_GE(found.pages() + history + 3 * tables.districts() + kBeside, tables.loaded_pages());
   EXPECT_EQ(tables.table_of(tables.loaded_pages() - 1), Table::history);
 }
 
@@ -107,13 +110,13 @@ TEST(TpccTables, GrowthAppendsAPageWhenTheLastOneIsFull) {
     const auto d = static_cast<std::uint32_t>(random.below(tables.districts()));
     const PageId end = tables.pages();
     const Place place = tables.order(d, next[d]++);
-    EXPECT_EQ(place.is_new, place.page == end);
-    EXPECT_EQ(tables.pages(), end + (place.is_new ? 1 : 0));
+    EXPECT_EQ(place.is_new(), place.page == end);
+    EXPECT_EQ(tables.pages(), end + (place.is_new() ? 1 : 0));
     EXPECT_EQ(tables.table_of(place.page), Table::orders);
     districts_of[place.page].insert(d);
     EXPECT_LE(++rows[place.page], r.orders);
     EXPECT_EQ(tables.order(d, next[d] - 1).page, place.page) << "it stays where it is";
-    EXPECT_FALSE(tables.order(d, next[d] - 1).is_new);
+    EXPECT_FALSE(tables.order(d, next[d] - 1).is_new());
     if (HasFailure()) return;
   }
   for (const auto& [page, of] : districts_of) EXPECT_EQ(of.size(), 1U) << page;
@@ -126,10 +129,159 @@ TEST(TpccTables, HistoryIsOnePageAfterTheOther) {
   Tables tables(1, r, 1, kMany, 0);
   for (std::uint32_t i = 0; i < 5 * r.history; ++i) {
     const Place place = tables.next_history();
-    EXPECT_EQ(place.is_new, i % r.history == 0);
+    EXPECT_EQ(place.is_new(), i % r.history == 0);
     EXPECT_EQ(place.page, tables.loaded_pages() + i / r.history);
     EXPECT_EQ(tables.table_of(place.page), Table::history);
   }
+}
+
+// The pages that a new one changes: of the same table, loaded, and not a leaf of it.
+void expect_beside(const Tables& tables, const NewPage& made, Table table) {
+  EXPECT_EQ(tables.table_of(made.page), table);
+  for (const PageId page : {made.parent, made.header, made.inode}) {
+    EXPECT_LT(page, tables.loaded_pages());
+    EXPECT_EQ(tables.table_of(page), table);
+  }
+  EXPECT_EQ(std::set<PageId>({made.page, made.parent, made.header, made.inode}).size(), 4U);
+}
+
+TEST(TpccTables, APageOfOrdersPointsBackFromTheNextDistricts) {
+  Tables tables(2, usual(), 1, kMany, 0);
+  const std::uint32_t first = (kCustomers + usual().orders - 1) / usual().orders * usual().orders;
+  for (const std::uint32_t d : {0U, 7U, 19U}) {
+    const Place place = tables.order(d, first);
+    ASSERT_TRUE(place.is_new());
+    EXPECT_FALSE(place.made->halved);
+    expect_beside(tables, *place.made, Table::orders);
+    if (d == 19) {
+      EXPECT_FALSE(place.made->next) << "the last one";
+    } else {
+      EXPECT_EQ(place.made->next, tables.order(d + 1, 0).page);
+    }
+  }
+}
+
+TEST(TpccTables, ParentsAreSharedByNeighboursOnly) {
+  Tables tables(60, usual(), 1, kMany, 0);
+  std::map<PageId, std::uint32_t> children;
+  std::set<PageId> headers;
+  const std::uint32_t first = (kCustomers + usual().orders - 1) / usual().orders * usual().orders;
+  for (std::uint32_t d = 0; d < tables.districts(); ++d) {
+    const Place place = tables.order(d, first);
+    headers.insert(place.made->header);
+    ++children[place.made->parent];
+  }
+  EXPECT_EQ(headers.size(), 1U);
+  // 8 pages of a district, 700 under a parent.
+  EXPECT_EQ(children.size(), (8U * tables.districts() + 699U) / 700U);
+  for (const auto& [page, count] : children) EXPECT_LE(count, 700U / 8U + 1U);
+}
+
+// All lines of a district in turn: a page is cut once, and its rows stay where they are then.
+TEST(TpccTables, APageOfLinesIsCutInTwoWhenItHasNoRoomForDates) {
+  const RowsPerPage r = usual();
+  Tables tables(1, r, 1, kMany, 0);
+  constexpr std::uint32_t kOrders = 2000;
+  constexpr std::uint32_t kOf = 3;
+  for (std::uint32_t o = kCustomers; o < kCustomers + kOrders; ++o) {
+    (void)tables.order_line(kOf, o, 0);
+    (void)tables.order_line(kOf, o, kLinesOfOrder - 1);
+  }
+  const PageId grown = tables.pages();
+  std::map<PageId, std::uint32_t> dated;  // since it was made or loaded
+  std::set<PageId> halved;
+  std::uint32_t cuts = 0;
+  for (std::uint32_t o = kDelivered; o < kCustomers + kOrders; ++o) {
+    for (std::uint32_t line = 0; line < kLinesOfOrder; ++line) {
+      const PageId before = tables.order_line(kOf, o, line).page;
+      const auto made = tables.date_line(kOf, o, line);
+      const PageId after = tables.order_line(kOf, o, line).page;
+      ++dated[after];
+      if (!made) {
+        EXPECT_EQ(after, before);
+        continue;
+      }
+      ++cuts;
+      expect_beside(tables, *made, Table::order_line);
+      EXPECT_EQ(made->halved, before);
+      EXPECT_EQ(made->page, after) << "the last rows of a page are the ones without room";
+      EXPECT_TRUE(halved.insert(before).second) << "once";
+      EXPECT_TRUE(made->next);
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(tables.pages(), grown + cuts);
+  // Every page but the ends has been cut.
+  const std::uint32_t rows = (kCustomers + kOrders - kDelivered) * kLinesOfOrder;
+  EXPECT_NEAR(cuts, rows / static_cast<double>(r.order_line_new), rows / 220.0 - rows / 232.0 + 3);
+  for (const auto& [page, count] : dated) EXPECT_LE(count, r.order_line_room) << page;
+}
+
+TEST(TpccTables, APageWithRoomForAllDatesIsNotCut) {
+  RowsPerPage r = usual();
+  r.order_line_room = r.order_line_new;
+  Tables tables(1, r, 1, kMany, 0);
+  for (std::uint32_t o = kDelivered; o < kCustomers; ++o) {
+    for (const std::uint32_t line : {0U, 9U}) EXPECT_FALSE(tables.date_line(0, o, line));
+  }
+}
+
+// A slow, obvious index beside it: sorted rows, and which of them are on which page.
+TEST(TpccTables, OrdersByCustomerAreCutWhereOneIsAddedToAFullPage) {
+  const RowsPerPage r = usual();
+  Tables tables(1, r, 1, kMany, 0);
+  std::map<PageId, std::uint32_t> rows;
+  const std::uint32_t keys = tables.districts() * kCustomers;
+  for (std::uint32_t key = 0; key < keys; ++key) {
+    ++rows[tables.orders_by_customer(key / kCustomers, key % kCustomers)];
+  }
+  EXPECT_EQ(rows.size(), (keys + r.orders_by_customer - 1) / r.orders_by_customer);
+  Prng random(1);
+  std::uint32_t cuts = 0;
+  for (int i = 0; i < 60'000 && !HasFailure(); ++i) {
+    // One customer of three is asked for most of the time.
+    const auto key = static_cast<std::uint32_t>(random.below(4) == 0 ? random.below(keys)
+                                                                     : random.below(keys / 3) * 3);
+    const std::uint32_t d = key / kCustomers;
+    const std::uint32_t c = key % kCustomers;
+    const PageId before = tables.orders_by_customer(d, c);
+    const bool is_full = rows[before] == r.orders_by_customer;
+    const Place place = tables.add_order_by_customer(d, c);
+    EXPECT_EQ(place.made.has_value(), is_full);
+    if (place.made) {
+      ++cuts;
+      expect_beside(tables, *place.made, Table::orders);
+      EXPECT_EQ(place.made->halved, before);
+      EXPECT_TRUE(place.page == before || place.page == place.made->page);
+      rows[place.made->page] = rows[before] / 2;
+      rows[before] -= rows[before] / 2;
+    }
+    EXPECT_EQ(tables.orders_by_customer(d, c), place.page);
+    EXPECT_LE(++rows[place.page], r.orders_by_customer);
+  }
+  EXPECT_GE(cuts, keys / r.orders_by_customer) << "each, and some of them again";
+  // Pages in the order of keys are each in one piece.
+  std::set<PageId> seen;
+  PageId last = kMany;
+  for (std::uint32_t key = 0; key < keys; ++key) {
+    const PageId page = tables.orders_by_customer(key / kCustomers, key % kCustomers);
+    EXPECT_TRUE(page == last || seen.insert(page).second) << page;
+    last = page;
+  }
+  EXPECT_EQ(seen.size(), rows.size());
+}
+
+// More orders of one customer than a page holds: the younger ones have pages of their own.
+TEST(TpccTables, OneCustomersOrdersFillPages) {
+  const RowsPerPage r = usual();
+  Tables tables(1, r, 1, kMany, 0);
+  std::set<PageId> pages;
+  for (std::uint32_t i = 0; i < 5 * r.orders_by_customer; ++i) {
+    pages.insert(tables.add_order_by_customer(2, 17).page);
+  }
+  EXPECT_GE(pages.size(), 5U);
+  EXPECT_LE(pages.size(), 30U);
+  EXPECT_TRUE(pages.contains(tables.orders_by_customer(2, 17)));
 }
 
 TEST(TpccTables, NewOrdersComeBackToPagesOfDeliveredOnes) {
@@ -140,7 +292,7 @@ TEST(TpccTables, NewOrdersComeBackToPagesOfDeliveredOnes) {
     std::set<PageId> pages;
     for (std::uint32_t o = kDelivered; o < 20'000; ++o) {
       const Place place = tables.new_order(d, o);
-      EXPECT_FALSE(place.is_new);
+      EXPECT_FALSE(place.is_new());
       pages.insert(place.page);
       if (o >= kDelivered + waiting && o / r.new_order != (o - waiting) / r.new_order) {
         EXPECT_NE(place.page, tables.new_order(d, o - waiting).page);
@@ -153,7 +305,7 @@ TEST(TpccTables, NewOrdersComeBackToPagesOfDeliveredOnes) {
 TEST(TpccTables, ADatabaseThatOutgrowsItsPagesIsFull) {
   const std::uint32_t loaded = Tables(1, usual(), 1, kMany, 0).loaded_pages();
   Tables tables(1, usual(), 1, loaded + 1, 0);
-  EXPECT_TRUE(tables.next_history().is_new);
+  EXPECT_TRUE(tables.next_history().is_new());
   try {
     (void)tables.order(0, kCustomers + usual().orders);
     FAIL();
@@ -322,8 +474,9 @@ class Shop {
   }
   [[nodiscard]] std::vector<Touch> of(Table table) const {
     std::vector<Touch> found;
-    std::ranges::copy_if(now.touches, std::back_inserter(found),
-                         [&](const Touch& touch) { return see.is(touch, table); });
+    std::ranges::copy_if(now.touches, std::back_inserter(found), [&](const Touch& touch) {
+      return touch.access != Access::tree && touch.access != Access::file && see.is(touch, table);
+    });
     return found;
   }
   // District and number.

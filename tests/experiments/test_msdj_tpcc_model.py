@@ -17,6 +17,7 @@ from harness import _core
 from harness.devices import scaling
 from harness.devices.profiles import SsdProfile
 from harness.errors import BadParameter, DiskFull, Interrupted, UnknownName
+from harness.experiments import kernel
 from harness.experiments.base import Measurement, Scalar
 from harness.experiments.msdj_tpcc import grid, model, pages
 from harness.tiers.base import DeviceRequest
@@ -176,20 +177,51 @@ def test_a_drive_of_another_size_is_a_small_one_that_behaves_like_it() -> None:
     )
 
 
-def test_old_blocks_go_home_as_often_as_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rhythm that has to shrink with the rest, or pages grow older on a small scale."""
-    large = max((grid.Cell.of(p) for p in grid.points(parameters(), ["pm953"])), key=_journal)
-    v = replace(large, mode="dj", warm_up_s=0.5, measured_s=3.0)
+def test_pages_go_home_when_their_file_is_synced_not_by_age() -> None:
+    """On each kernel as often as they are flushed; so the journal's size does not matter to it."""
+    smallest, *_, largest = sorted(_cells(), key=_journal)
+    for version in ((3, 19), (6, 3), (6, 4), kernel.EMULATED):
+        for v in (smallest, largest):
+            found = _short(v, model.Software(version)).metrics
+            assert found["journal_expired_bytes"] == 0
+            assert found["pages_home"] == pytest.approx(found["pages_flushed"], rel=0.05)
+            assert found["journal_synced_bytes"] >= found["pages_home"] * 16384
 
-    def expired() -> float:
-        return float(model.run_point(v, {}, bench()).metrics["journal_expired_bytes"])
 
-    assert expired() > 0
-    monkeypatch.setattr(model, "_FLUSHER_INTERVAL_NS", 10**15)
-    assert expired() == 0
-    monkeypatch.setattr(model, "_FLUSHER_INTERVAL_NS", 0)
-    with pytest.raises(BadParameter, match="flusher_interval"):
-        expired()
+def test_since_linux_6_4_the_last_block_of_the_log_goes_home_with_each_commit() -> None:
+    """Before, the next commit has changed it again when it could go: whole blocks go home, once."""
+    v = min(_cells(), key=_journal)
+    before, since = (_short(v, model.Software(at)).metrics for at in ((6, 3), (6, 4)))
+    assert before["redo_written_bytes"] == pytest.approx(before["redo_bytes"], rel=0.05)
+    again = since["redo_written_bytes"] - since["redo_bytes"]
+    assert again == pytest.approx(4096 * since["redo_syncs"], rel=0.25)
+
+
+def test_a_log_past_the_page_cache_is_written_in_the_drives_blocks() -> None:
+    metrics = [
+        _short(cell("oj_dwb"), model.Software(redo_block_bytes=n)).metrics for n in (4096, 512)
+    ]
+    over = [found["redo_written_bytes"] / found["redo_bytes"] for found in metrics]
+    assert over[0] > over[1] > 1.0
+    assert metrics[1]["redo_written_bytes"] - metrics[1]["redo_bytes"] > 0
+    assert metrics[1]["redo_written_bytes"] % 4096
+
+
+def test_files_headers_that_get_old_are_written_when_they_reach_the_end_of_the_list() -> None:
+    young, old = (
+        _short(cell("oj_dwb"), model.Software(file_pages_age=age)).series["table_written_pages"]
+        for age in (False, True)
+    )
+    history = pages.TABLES.index("history")
+    assert old[history] >= young[history] > 0
+
+
+def _cells() -> list[grid.Cell]:
+    return [c for c in map(grid.Cell.of, grid.points(parameters(), ["pm953"])) if c.mode == "dj"]
+
+
+def _short(v: grid.Cell, software: model.Software) -> Measurement:
+    return model.run_point(replace(v, warm_up_s=0.5, measured_s=3.0), {}, bench(), software)
 
 
 def _journal(v: grid.Cell) -> int:

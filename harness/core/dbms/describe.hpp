@@ -149,6 +149,9 @@ void describe(V& v, RowsPerPage& p) {
   v.required("order_line", p.order_line, "");
   v.required("item", p.item, "");
   v.required("stock", p.stock, "");
+  v.required("order_line_new", p.order_line_new, "of a page that is filled after the load");
+  v.required("order_line_room", p.order_line_room,
+             "for whose delivery date a page has room; then it is cut in two");
 }
 
 }  // namespace tpcc
@@ -190,6 +193,8 @@ void describe(V& v, EngineParameters& p) {
   v.required("most_dirty_ratio", p.most_dirty_ratio, "of the pool");
   v.required("flush_age_ratio", p.flush_age_ratio,
              "of the redo log: from there on the cleaner flushes");
+  v.optional("file_pages_age", p.file_pages_age,
+             "using a page that says what a file's pages hold keeps it not in the pool: MariaDB");
 }
 
 template <class V>
@@ -221,6 +226,9 @@ void describe(V& v, StorageParameters& p) {
   v.required("sync_commits_inode", p.sync_commits_inode,
              "fsync: a write has changed its times; else fdatasync");
   v.required("redo_bytes", p.redo, "size of the log, written round and round");
+  v.optional("redo_block_bytes", p.redo_block,
+             "of which a write of the log is a multiple: without data_journal, if past the page "
+             "cache less than 4 KiB");
   v.required("doublewrite_bytes", p.doublewrite_area, "written round and round");
   v.required("page_cache_bytes", p.page_cache,
              "what the kernel keeps of the database with data_journal");
@@ -240,7 +248,7 @@ void count(V& v, const StorageCounters& c) {
   v("pages_flushed", c.pages_flushed);
   v("pages_home", c.pages_home);
   v("doublewrite_written_bytes", bytes(c.doublewrite_blocks));
-  v("redo_written_bytes", bytes(c.redo_blocks));
+  v("redo_written_bytes", to_bytes(Sectors{static_cast<std::int64_t>(c.redo_sectors)}));
   v("redo_syncs", c.redo_syncs);
 }
 

@@ -52,6 +52,9 @@ void describe(V& v, JournalParameters& p) {
   v.required("dirty_expire_ns", p.expire, "how long a block may be dirty");
   v.optional("flusher_interval_ns", p.flusher_interval,
              "the kernel looks for such blocks so often");
+  v.optional("home_in_same_sync", p.home_in_same_sync,
+             "who syncs a file whose data is journaled writes home what that commits; before Linux "
+             "6.4 what the file's sync before has committed");
 }
 
 template <class V>
@@ -65,6 +68,7 @@ void count(V& v, const JournalCounters& c) {
   v("journal_written_bytes", bytes(c.written_blocks));
   v("journal_home_bytes", bytes(c.home_blocks));
   v("journal_expired_bytes", bytes(c.expired_blocks));
+  v("journal_synced_bytes", bytes(c.synced_blocks));
   v("journal_space_wait_ns", c.space_wait);
 }
 

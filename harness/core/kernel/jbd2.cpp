@@ -34,6 +34,7 @@ Jbd2::Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<Bu
     first_.push_back(buffers);
     buffers += region.count;
   }
+  committed_of_.resize(regions_.size());
   tid_.assign(buffers, 0);
   running_.tid = 1;
 }
@@ -148,13 +149,33 @@ void Jbd2::wait_for(Process self, Tid tid) {
 }
 
 void Jbd2::sync(Process self) {
+  if (!commit_all(self)) Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
+}
+
+// Whether something was left to commit.
+bool Jbd2::commit_all(Process self) {
   const Tid last = running_.buffers.empty() ? running_.tid - 1 : running_.tid;
-  if (committed_ >= last) {
-    Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
-    return;
-  }
+  if (committed_ >= last) return false;
   request_commit(last);
   wait_for(self, last);
+  return true;
+}
+
+void Jbd2::sync_file(Process self, std::size_t region) {
+  FLASHLAB_CHECK(regions_[region].is_file);
+  if (parameters_.home_in_same_sync) {
+    commit_all(self);
+    write_file_home(self, region);
+    Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
+  } else {
+    write_file_home(self, region);
+    sync(self);
+  }
+}
+
+void Jbd2::write_file_home(Process self, std::size_t region) {
+  auto dirty = std::exchange(committed_of_[region], {});
+  counters_.synced_blocks += write_dirty_home(self, dirty);
 }
 
 void Jbd2::commit_until_stopped(Process self) {
@@ -182,6 +203,10 @@ void Jbd2::commit(Process self) {
   transaction.committed = machine_.now();
   committing_blocks_ = 0;
   kept_blocks_ += transaction.in_ring;
+  for (const Buffer buffer : transaction.buffers) {
+    const std::size_t region = region_of(buffer);
+    if (regions_[region].is_file) committed_of_[region].emplace_back(buffer, transaction.tid);
+  }
   kept_.push_back(std::move(transaction));
   committed_list_.wake_all();
 }
@@ -225,16 +250,23 @@ void Jbd2::write_back(Process self, Nanos before) {
       if (holds(transaction, buffer)) dirty.emplace_back(buffer, transaction.tid);
     }
   }
+  counters_.expired_blocks += write_dirty_home(self, dirty);
+}
+
+// In the order of addresses, what has not gone another way meanwhile. Returns blocks.
+std::uint64_t Jbd2::write_dirty_home(Process self, std::vector<std::pair<Buffer, Tid>>& dirty) {
   std::ranges::sort(dirty);
   Transfers transfers(machine_, self);
+  std::uint64_t blocks = 0;
   std::size_t started = 0;
   for (const auto& [buffer, tid] : dirty) {
     if (tid_[buffer] != tid) continue;
     write_home(transfers, buffer);
-    counters_.expired_blocks += static_cast<std::uint64_t>(blocks_of(buffer));
+    blocks += static_cast<std::uint64_t>(blocks_of(buffer));
     if (++started % kWriteBackAtOnce == 0) transfers.wait();
   }
   transfers.wait();
+  return blocks;
 }
 
 void Jbd2::stop() {

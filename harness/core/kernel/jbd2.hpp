@@ -9,15 +9,22 @@
 //    a quarter of the ring is free writes the oldest transaction's blocks home first, and waits.
 //  - Blocks that were dirty for long are written home in the background, in the order of their
 //    addresses, as the kernel's flusher does by age (dirty_expire_centisecs).
+//  - Who syncs a file whose data is journaled writes its pages back first. What is in no
+//  transaction
+//    that is still to be committed goes home then: what the file's last sync has committed. Since
+//    Linux 6.4 the transaction is committed before the pages are written back, so that what this
+//    sync commits goes home with it.
 //
 // In data mode the blocks are those of files, in ordered mode only those of metadata.
-// Source: Linux 3.19 and 6.1, fs/jbd2/{commit,checkpoint,transaction}.c. Left out: revocation,
+// Source: Linux 3.19, 6.1 and 6.12, fs/jbd2/{commit,checkpoint,transaction}.c; fs/ext4/fsync.c
+// (ext4_sync_file), fs/ext4/inode.c (ext4_writepages, ext4_do_writepages). Left out: revocation,
 // fast commits, write-back by the amount of dirty memory.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "host/machine.hpp"
@@ -35,6 +42,7 @@ struct JournalParameters {
   Nanos expire;                           // how long a block may be dirty
   Nanos flusher_interval{1'000'000'000};  // how often somebody looks for such
   std::int64_t tags_per_block = 254;      // what a descriptor block has room for
+  bool home_in_same_sync = false;         // of a file whose data is journaled: since Linux 6.4
 };
 
 // Blocks of the file system that belong together: each buffer is dirtied and written as a whole.
@@ -42,6 +50,7 @@ struct BufferRegion {
   Lba begin;
   std::int64_t blocks_each = 1;  // of 4 KiB
   std::uint32_t count = 0;
+  bool is_file = false;  // that is synced by itself
 };
 
 // By number, through all regions in their order.
@@ -54,6 +63,7 @@ struct JournalCounters {
   std::uint64_t written_blocks = 0;  // to the ring
   std::uint64_t home_blocks = 0;     // written home
   std::uint64_t expired_blocks = 0;  // of these, in the background
+  std::uint64_t synced_blocks = 0;   // of these, by who synced their file
   Nanos space_wait;                  // processes together
 };
 
@@ -69,6 +79,8 @@ class Jbd2 {
   void dirty(host::Process self, Buffer buffer);
   // Returns when everything that was dirtied before is committed; at least, flushes the device.
   void sync(host::Process self);
+  // The same, of a region that is a file; its blocks go home on the way.
+  void sync_file(host::Process self, std::size_t region);
 
   // Bodies of two processes; they return after stop().
   void commit_until_stopped(host::Process self);
@@ -93,6 +105,7 @@ class Jbd2 {
   void make_room(host::Process self, std::int64_t blocks);
   void checkpoint(host::Process self);
   void commit(host::Process self);
+  bool commit_all(host::Process self);
   void request_commit(Tid tid);
   void wait_for(host::Process self, Tid tid);
   void write_ring(host::Process self, std::int64_t blocks);
@@ -102,6 +115,8 @@ class Jbd2 {
     return tid_[buffer] == transaction.tid;
   }
   void write_back(host::Process self, Nanos before);
+  void write_file_home(host::Process self, std::size_t region);
+  std::uint64_t write_dirty_home(host::Process self, std::vector<std::pair<Buffer, Tid>>& dirty);
   [[nodiscard]] Request home_of(Buffer buffer) const;
   [[nodiscard]] std::int64_t blocks_of(Buffer buffer) const;
   [[nodiscard]] std::size_t region_of(Buffer buffer) const;
@@ -110,6 +125,8 @@ class Jbd2 {
   JournalParameters parameters_;
   std::vector<BufferRegion> regions_;
   std::vector<Buffer> first_;  // of each region
+  // By region: what was committed since the file was last written back, and may have gone since.
+  std::vector<std::vector<std::pair<Buffer, Tid>>> committed_of_;
   std::function<void(Buffer)> written_home_;
   std::vector<Tid> tid_;  // by buffer: of the last transaction that has it; 0: home is up to date
   Transaction running_;

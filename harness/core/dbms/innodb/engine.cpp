@@ -55,7 +55,8 @@ void Engine::expect(std::span<const Touch> touches) const {
 
 void Engine::touch(Process self, const Touch& touch) {
   ++counters_.touches;
-  pool_.use(fetch(self, touch));
+  const FrameId frame = fetch(self, touch);
+  if (touch.access != Access::file || !parameters_.file_pages_age) pool_.use(frame);
   if (touch.access != Access::read) change(self, touch.page, touch.redo_bytes);
 }
 

@@ -8,6 +8,10 @@
 //  - The page cleaner flushes, a batch after the other: dirty pages among the last of the LRU list;
 //    the pages that were dirtied first, if the log would otherwise run full; and if too many are
 //    dirty. A page that is being written may be read, but not changed.
+//  - With `file_pages_age` the pages that say which of a file's are taken keep their place in the
+//  LRU
+//    list, however often they are used: MariaDB makes a page young where a B-tree's is looked up
+//    (btr_block_get), and gets these another way (fsp0fsp.cc, buf_page_get_gen).
 //
 // Source: MySQL 5.6, buf0flu.cc (page cleaner, adaptive flushing), log0log.cc. Left out: flushing
 // at a rate (innodb_io_capacity), of neighbours, row locks, the change buffer.
@@ -31,6 +35,7 @@ struct EngineParameters {
   double most_dirty_ratio = 0.75;
   double flush_age_ratio = 0.75;
   double stall_age_ratio = 0.875;  // of the redo log: from there on changes wait
+  bool file_pages_age = false;     // headers and inodes of files become old though they are used
 };
 
 struct EngineCounters {

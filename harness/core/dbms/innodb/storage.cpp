@@ -16,6 +16,7 @@ using kernel::Buffer;
 using kernel::kFsBlockSectors;
 
 constexpr std::uint32_t kInodes = 3;  // blocks of the inode table: data, redo log, allocation
+enum File : std::size_t { data_file, redo_file };  // the journal's regions
 constexpr Bytes kFsBlock{kFsBlockSectors * kSectorBytes};
 
 std::int64_t blocks_of(Bytes bytes) { return ceil_div(bytes.count(), kFsBlock.count()); }
@@ -33,8 +34,8 @@ Lba aligned(Lba at, Sectors unit) {
 std::vector<kernel::BufferRegion> regions_of(const StorageParameters& p, PageId pages,
                                              Lba pages_begin, const Extent& redo,
                                              const Extent& inodes) {
-  return {{pages_begin, blocks_of(p.page), p.journaled ? pages : 0},
-          {redo.begin, 1, p.journaled ? static_cast<std::uint32_t>(blocks_of(p.redo)) : 0},
+  return {{pages_begin, blocks_of(p.page), p.journaled ? pages : 0, true},
+          {redo.begin, 1, p.journaled ? static_cast<std::uint32_t>(blocks_of(p.redo)) : 0, true},
           {inodes.begin, 1, kInodes}};
 }
 
@@ -76,6 +77,9 @@ Storage::Storage(host::Machine& machine, const StorageParameters& p, PageId most
       page_cache_(p.journaled ? static_cast<std::uint32_t>(p.page_cache / p.page) : 0, most_pages),
       writes_(most_pages) {
   require(p.page.count() > 0 && p.page % kFsBlock == Bytes{0}, "a page is whole blocks of 4 KiB");
+  require(p.redo_block.count() > 0 && p.redo_block.count() % kSectorBytes == 0 &&
+              kFsBlock % p.redo_block == Bytes{0} && p.redo % p.redo_block == Bytes{0},
+          "the redo log's block: sectors, of which 4 KiB and the log are multiples");
   require(p.doublewrite_area >= p.page, "the doublewrite buffer must hold a page");
   require(to_bytes(pages_extent().end) <= machine.device().capacity(),
           "the database's files do not fit on the device: " +
@@ -122,7 +126,7 @@ void Storage::write_ordered(Process self, std::span<const PageId> pages) {
     ++writes_[page];
   }
   transfers.wait();
-  sync(self, 0);
+  sync(self, 0, data_file);
 }
 
 void Storage::write_doublewrite(Process self, std::int64_t pages) {
@@ -138,7 +142,7 @@ void Storage::write_doublewrite(Process self, std::int64_t pages) {
     pages -= piece;
   }
   transfers.wait();
-  sync(self, 0);
+  sync(self, 0, data_file);
 }
 
 void Storage::write_journaled(Process self, std::span<const PageId> pages) {
@@ -147,7 +151,7 @@ void Storage::write_journaled(Process self, std::span<const PageId> pages) {
     journal_.dirty(self, page);
   }
   machine_.compute(self, parameters_.copy_cpu * static_cast<std::int64_t>(pages.size()));
-  sync(self, most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo)));
+  sync(self, most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo)), data_file);
 }
 
 void Storage::write_redo(Process self, Lsn begin, Lsn end) {
@@ -155,25 +159,31 @@ void Storage::write_redo(Process self, Lsn begin, Lsn end) {
   if (parameters_.redo_elsewhere) {
     return elsewhere(self, Bytes{static_cast<std::int64_t>(end - begin)});
   }
-  const std::int64_t all = blocks_of(parameters_.redo);
-  const auto block = static_cast<Lsn>(kFsBlock.count());
-  const auto first = static_cast<std::int64_t>(begin / block);
+  if (parameters_.journaled) return write_redo_journaled(self, begin, end);
+  const auto block = static_cast<Lsn>(parameters_.redo_block.count());
+  const auto all =
+      static_cast<std::int64_t>(parameters_.redo.count() / parameters_.redo_block.count());
+  const std::int64_t sectors = to_sectors(parameters_.redo_block).count();
   const auto last = static_cast<std::int64_t>((end - 1) / block);
-  const Buffer inode = (parameters_.journaled ? most_pages_ + static_cast<Buffer>(all) : 0) + 1;
   Transfers transfers(machine_, self);
-  for (std::int64_t at = first; at <= last;) {
-    const std::int64_t piece = parameters_.journaled ? 1 : std::min(last - at + 1, all - at % all);
-    if (parameters_.journaled) {
-      journal_.dirty(self, most_pages_ + static_cast<Buffer>(at % all));
-    } else {
-      const Lba place = redo_.begin + Sectors{at % all * kFsBlockSectors};
-      transfers.start({Op::write, place, Sectors{piece * kFsBlockSectors}});
-      counters_.redo_blocks += static_cast<std::uint64_t>(piece);
-    }
+  for (auto at = static_cast<std::int64_t>(begin / block); at <= last;) {
+    const std::int64_t piece = std::min(last - at + 1, all - at % all);
+    const Sectors length{piece * sectors};
+    transfers.start({Op::write, redo_.begin + Sectors{at % all * sectors}, length});
+    counters_.redo_sectors += static_cast<std::uint64_t>(length.count());
     at += piece;
   }
   transfers.wait();
-  sync(self, inode);
+  sync(self, 1, redo_file);
+}
+
+void Storage::write_redo_journaled(Process self, Lsn begin, Lsn end) {
+  const auto all = static_cast<Lsn>(blocks_of(parameters_.redo));
+  const auto block = static_cast<Lsn>(kFsBlock.count());
+  for (Lsn at = begin / block; at <= (end - 1) / block; ++at) {
+    journal_.dirty(self, most_pages_ + static_cast<Buffer>(at % all));
+  }
+  sync(self, most_pages_ + static_cast<Buffer>(all) + 1, redo_file);
 }
 
 // The journal has written a buffer to its place.
@@ -183,14 +193,17 @@ void Storage::written_home(Buffer buffer) {
     ++counters_.pages_home;
     ++writes_[buffer];
   } else if (buffer < most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo))) {
-    ++counters_.redo_blocks;
+    counters_.redo_sectors += static_cast<std::uint64_t>(kFsBlockSectors);
   }
 }
 
-// `file`: its inode.
-void Storage::sync(Process self, Buffer file) {
-  if (parameters_.sync_commits_inode) journal_.dirty(self, file);
-  journal_.sync(self);
+void Storage::sync(Process self, Buffer inode, std::size_t file) {
+  if (parameters_.sync_commits_inode) journal_.dirty(self, inode);
+  if (parameters_.journaled) {
+    journal_.sync_file(self, file);
+  } else {
+    journal_.sync(self);
+  }
 }
 
 // A drive known by its rate and latency, first come, first served.

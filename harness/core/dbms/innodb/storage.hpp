@@ -6,10 +6,12 @@
 //             the file is synced. Each sync commits what the writes have changed of the files'
 //             inodes.
 //  journaled  ext4 does O_DIRECT through the page cache here. A page joins the journal's running
-//             transaction; syncing commits it; home it goes by checkpoint or age. Reads find what
-//             the page cache still has.
+//             transaction; syncing commits it; home it goes when its file is synced
+//             (kernel/jbd2.hpp), by checkpoint or age. Reads find what the page cache still has.
 //
-// Source: ext4's ext4_should_journal_data in ext4_direct_IO (Linux 3.19); MySQL 5.6, buf0dblwr.cc.
+// Tables are one file here, and the log another.
+// Source: ext4's ext4_should_journal_data in ext4_direct_IO (Linux 3.19); MySQL 5.6, buf0dblwr.cc;
+// of the log's blocks, MariaDB 10.11, log0log.cc (log_t::write_size).
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,7 @@ struct StorageParameters {
   bool sync_commits_inode = true;
   Bytes page;
   Bytes redo;
+  Bytes redo_block{4096};
   Bytes doublewrite_area;
   Bytes page_cache;
   Nanos copy_cpu;
@@ -49,7 +52,7 @@ struct StorageCounters {
   std::uint64_t pages_flushed = 0;       // by the server
   std::uint64_t pages_home = 0;          // written to their place on the device
   std::uint64_t doublewrite_blocks = 0;  // on the device, of 4 KiB
-  std::uint64_t redo_blocks = 0;         // written to their place on the device
+  std::uint64_t redo_sectors = 0;        // written to their place on the device
   std::uint64_t redo_syncs = 0;
 };
 
@@ -102,8 +105,9 @@ class Storage {
   void write_doublewrite(host::Process self, std::int64_t pages);
   void write_ordered(host::Process self, std::span<const PageId> pages);
   void write_journaled(host::Process self, std::span<const PageId> pages);
+  void write_redo_journaled(host::Process self, Lsn begin, Lsn end);
   void written_home(kernel::Buffer buffer);
-  void sync(host::Process self, kernel::Buffer file);
+  void sync(host::Process self, kernel::Buffer inode, std::size_t file);
   void elsewhere(host::Process self, Bytes bytes);
   [[nodiscard]] Request at(Op op, PageId page) const;
 

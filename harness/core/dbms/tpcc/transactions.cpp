@@ -18,6 +18,8 @@ constexpr std::uint32_t kItemA = 8191;
 constexpr std::uint32_t kNames = 1000;
 constexpr std::uint32_t kCustomersOfName = kCustomers / kNames;
 constexpr std::uint32_t kRecentOrders = 20;  // clause 2.8.2.2
+// Logged for a pointer, an entry of a parent, a bit of a file's: some 20 to 40 bytes each.
+constexpr std::uint16_t kTreeRedoBytes = 30;
 
 // Clause 2.1.6, from 0 on.
 std::uint32_t nurand(Prng& random, std::uint32_t a, std::uint32_t values, std::uint32_t constant) {
@@ -119,7 +121,7 @@ void Workload::new_order(Transaction& out) {
   add(out, tables_.district(d), Access::write, redo.update);
   add(out, tables_.customer(d, order.customer), Access::read, 0);
   insert(out, tables_.order(d, number), redo.insert);
-  add(out, tables_.orders_by_customer(d, order.customer), Access::write, redo.insert);
+  insert(out, tables_.add_order_by_customer(d, order.customer), redo.insert);
   insert(out, tables_.new_order(d, number), redo.insert);
   for (std::uint32_t line = 0; line < order.lines; ++line) {
     const std::uint32_t item = item_of(order, number, line);
@@ -129,6 +131,25 @@ void Workload::new_order(Transaction& out) {
   }
   touch_lines(out, d, number, Access::write,
               static_cast<std::uint16_t>(redo.insert_line * order.lines));
+}
+
+void Workload::insert(Transaction& out, const Place& place, std::uint16_t redo_bytes) {
+  if (place.made) make(out, *place.made, redo_bytes);
+  if (!place.is_new() || place.made->halved) add(out, place.page, Access::write, redo_bytes);
+}
+
+// `redo_bytes`: of the row that it is made for, if it begins with that. The rows of a half are
+// logged one by one.
+void Workload::make(Transaction& out, const NewPage& made, std::uint16_t redo_bytes) {
+  if (made.halved) {
+    add(out, *made.halved, Access::write, kTreeRedoBytes);
+    redo_bytes = static_cast<std::uint16_t>(parameters_.page_bytes / 2);
+  }
+  add(out, made.page, Access::create, redo_bytes);
+  if (made.next) add(out, *made.next, Access::tree, kTreeRedoBytes);
+  add(out, made.parent, Access::tree, kTreeRedoBytes);
+  add(out, made.header, Access::file, kTreeRedoBytes);
+  add(out, made.inode, Access::file, kTreeRedoBytes);
 }
 
 // Clause 2.5.1.2: six of ten by name, of whom the middle one is meant.
@@ -178,6 +199,9 @@ void Workload::delivery(Transaction& out) {
     const Order order = order_of(d, number);
     add(out, tables_.new_order(d, number).page, Access::write, redo.update);
     add(out, tables_.order(d, number).page, Access::write, redo.update);
+    for (const std::uint32_t line : {0U, kLinesOfOrder - 1}) {
+      if (const auto made = tables_.date_line(d, number, line)) make(out, *made, 0);
+    }
     touch_lines(out, d, number, Access::write,
                 static_cast<std::uint16_t>(redo.update * order.lines));
     add(out, tables_.customer(d, order.customer), Access::write, redo.update);

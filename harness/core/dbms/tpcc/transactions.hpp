@@ -17,7 +17,9 @@ namespace flashlab::dbms::tpcc {
 enum class Kind : std::uint8_t { new_order, payment, order_status, delivery, stock_level };
 inline constexpr std::size_t kKinds = 5;
 
-enum class Access : std::uint8_t { read, write, create };  // create: the page did not exist
+// create: the page did not exist. tree, file: a change for the sake of such a page, of one beside
+// or above it, or of one that says which of the file's pages are taken.
+enum class Access : std::uint8_t { read, write, create, tree, file };
 
 struct Touch {
   PageId page = 0;
@@ -92,9 +94,8 @@ class Workload {
   static void add(Transaction& out, PageId page, Access access, std::uint16_t redo_bytes) {
     out.touches.push_back({page, access, redo_bytes});
   }
-  static void insert(Transaction& out, const Place& place, std::uint16_t redo_bytes) {
-    add(out, place.page, place.is_new ? Access::create : Access::write, redo_bytes);
-  }
+  void insert(Transaction& out, const Place& place, std::uint16_t redo_bytes);
+  void make(Transaction& out, const NewPage& made, std::uint16_t redo_bytes);
 
   WorkloadParameters parameters_;
   Tables tables_;
