@@ -185,7 +185,9 @@ def test_pages_go_home_when_their_file_is_synced_not_by_age() -> None:
             found = _short(v, model.Software(version)).metrics
             assert found["journal_expired_bytes"] == 0
             assert found["pages_home"] == pytest.approx(found["pages_flushed"], rel=0.05)
-            assert found["journal_synced_bytes"] >= found["pages_home"] * 16384
+            by_sync = found["journal_synced_bytes"] >= found["pages_home"] * 16384
+            assert by_sync or found["journal_checkpoints"] > 0  # which a large one has no need of
+            assert by_sync or v == smallest
 
 
 def test_since_linux_6_4_the_last_block_of_the_log_goes_home_with_each_commit() -> None:
