@@ -7,10 +7,10 @@ from test_msdj_tpcc_model import bench
 from test_msdj_tpcc_model import cell as point_cell
 
 from harness.experiments.msdj_tpcc import agreement as msdj_tpcc
-from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 
 METRICS = {
+    "tpmc": 600.0,
     "host_written_bytes": 1000,
     "journal_written_bytes": 500,
     "doublewrite_written_bytes": 0,
@@ -46,12 +46,26 @@ def test_what_is_nothing_on_one_side_has_no_ratio() -> None:
     assert "doublewrite_share_ratio" not in row
 
 
-def test_the_simulated_server_runs_at_the_other_ones_pace() -> None:
-    """Both slower and faster than its profile's processor is."""
+def test_a_transaction_costs_the_model_what_it_was_measured_to_cost() -> None:
+    """Two processors, a quarter busy for 10 s, 1,000 transactions: 5 ms each."""
+    point = {"processor_utilisation_ratio": 0.25, "measured_s": 10.0, "transactions": 1000}
+    assert msdj_tpcc.busy_ns(point, 2) == 5_000_000
+    assert msdj_tpcc.busy_ns(point, 4) == 10_000_000
+
+
+def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_for() -> None:
     cell = point_cell("oj_dwb")
-    own = model.run_point(cell, {}, bench()).metrics["tpmc"]
-    for tpmc in (0.9 * own, 0.3 * own):
-        cpu_ns, found = msdj_tpcc._as_fast(cell, tpmc, bench())
-        assert found.metrics["tpmc"] == pytest.approx(tpmc, rel=0.05)
-        assert 1e5 < cpu_ns < 2e8
-        assert found.metrics["journal_written_bytes"] == 0  # as MariaDB: no inode is committed
+    slow, slower, fast = (
+        msdj_tpcc.simulated_point(cell, round(ms * 1e6), bench()).metrics for ms in (100, 200, 0.1)
+    )
+    assert slow["tpmc"] == pytest.approx(2 * slower["tpmc"], rel=0.1)
+    assert slow["tpmc"] < fast["tpmc"] / 2
+    assert slow["journal_written_bytes"] == 0  # as MariaDB: no inode is committed
+
+
+def test_the_model_beside_it_has_todays_kernel_and_server() -> None:
+    found = msdj_tpcc.simulated_point(point_cell("dj"), 1_000_000, bench()).metrics
+    by_sync = found["redo_written_bytes"] - found["redo_bytes"]
+    assert by_sync == pytest.approx(4096 * found["redo_syncs"], rel=0.25)
+    past_the_page_cache = msdj_tpcc.simulated_point(point_cell("oj_dwb"), 1_000_000, bench())
+    assert past_the_page_cache.metrics["redo_written_bytes"] % 4096
