@@ -1,9 +1,9 @@
 """TPC-C in MS-DJ's modes, simulated against emulated: InnoDB, ext4's journal and drive as models.
 
 What is compared is throughput, and what the drive was written and made of it: write amplification,
-whose bytes they were, and how they spread over tables and pages. The simulated host has the settings
-of the server that was really run, and a transaction costs it what it was measured to cost, in time
-of this machine's processors.
+whose bytes they were, and how they spread over tables and pages. The simulated host has the
+settings of the server that was really run, and a transaction costs it what it was measured to cost,
+in time of this machine's processors.
 """
 
 from __future__ import annotations
