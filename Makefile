@@ -57,7 +57,7 @@ browser: ## as root on Debian: Chromium, in which the slow tests look at pages
 	@tools/install-system-packages chromium chromium-driver
 
 quick: env ## all papers, small and once: the same pipeline and report, in build/quick
-	@tools/reproduce-copy smoke build/quick once
+	@tools/reproduce-copy smoke "$(or $(DIR),build/quick)" once
 
 reproduce: env ## the papers, simulated, from data to report
 ifeq ($(SCALE)$(DIR),paper)

@@ -29,18 +29,23 @@ def part(project: Project) -> MadePart:
 
 
 def in_markdown(project: Project) -> str:
-    """A table under `HEADINGS`, ratios being emulated over simulated. Of each study a line for all
-    of its cells, and one for each number that is compared. A study of which no comparison is
-    published has none.
+    """A table under `HEADINGS`, ratios being emulated over simulated.
+
+    Of each study a line for all of its cells, and one for each number that is compared; at the end
+    one for all studies. A study of which no comparison is published has none.
     """
     lines = [row(HEADINGS), row(["---"] * len(HEADINGS))]
+    everything = []
     for name in experiments.names():
         path = agreement.published_table(project, name)
         if not path.is_file():
             continue
         ratios = agreement.ratios(pd.read_csv(path))
-        lines.append(_line(name, "**all**", pd.concat(list(ratios.values()))))
+        everything.append(pd.concat(list(ratios.values())))
+        lines.append(_line(name, "**all**", everything[-1]))
         lines += [_line("", what.replace("_", " "), found) for what, found in ratios.items()]
+    if len(everything) > 1:
+        lines.append(_line("**all studies**", "", pd.concat(everything)))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -462,7 +462,15 @@ def tuned(project: Project, experiment: str) -> pd.DataFrame:
 def format_value(value: float | None, unit: str = "ratio") -> str:
     """Three significant digits and the unit of what has one, or a dash for what was not run."""
     missing = value is None or pd.isna(value)
-    return "-" if value is None or missing else _with_unit(f"{value * _scaled(unit):.3g}", unit)
+    return (
+        "-" if value is None or missing else _with_unit(_three_digits(value * _scaled(unit)), unit)
+    )
+
+
+def _three_digits(value: float) -> str:
+    """'0.144', '9.56', '3,620': no power of ten where people read thousands."""
+    text = f"{value:.3g}"
+    return f"{float(text):,.0f}" if "e+" in text else text
 
 
 def format_range(expected: tuple[float, float], unit: str = "ratio") -> str:

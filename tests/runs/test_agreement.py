@@ -148,6 +148,9 @@ def test_the_page_counts_the_cells_of_what_is_published(project: Project) -> Non
         "|  | elapsed s | 2 | 1.130 | 0.960 | 1.300 | 1 | 1 | 1 |",
         "|  | temp read bytes | 2 | 1.040 | 1.000 | 1.080 | 1 | 2 | 2 |",
     ]
+    table.head(1).to_csv(agreement.published_table(project, "grace_hash_join"), index=False)
+    *_, last = agreement_page.in_markdown(project).splitlines()
+    assert last == "| **all studies** |  | 6 | 1.000 | 0.960 | 1.300 | 4 | 5 | 5 |"
 
 
 def test_the_page_is_of_what_is_published() -> None:

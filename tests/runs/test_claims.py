@@ -99,6 +99,11 @@ def test_values_have_their_units() -> None:
     assert claims.format_value(375.2, "ms") == "375 ms"
     assert claims.format_value(0.1444, "share") == "14.4 %"
     assert claims.format_value(9.557) == "9.56"
+    assert claims.format_value(3619.6, "ms") == "3,620 ms"
+    assert claims.format_value(-1589.34, "TpmC") == "-1,590 TpmC"
+    assert claims.format_value(999.7) == "1,000"
+    assert claims.format_value(0.000123) == "0.000123"
+    assert claims.format_value(float("inf")) == "inf"
     assert claims.format_value(None, "ms") == "-"
 
 
