@@ -41,8 +41,9 @@ def in_markdown(project: Project) -> str:
         if not path.is_file():
             continue
         ratios = agreement.ratios(pd.read_csv(path))
-        everything.append(pd.concat(list(ratios.values())))
-        lines.append(_line(name, "**all**", everything[-1]))
+        cells = pd.concat(list(ratios.values()))
+        everything.append(cells)
+        lines.append(_line(name, "**all**", cells))
         lines += [_line("", what.replace("_", " "), found) for what, found in ratios.items()]
     if len(everything) > 1:
         lines.append(_line("**all studies**", "", pd.concat(everything)))

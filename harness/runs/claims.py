@@ -461,10 +461,9 @@ def tuned(project: Project, experiment: str) -> pd.DataFrame:
 
 def format_value(value: float | None, unit: str = "ratio") -> str:
     """Three significant digits and the unit of what has one, or a dash for what was not run."""
-    missing = value is None or pd.isna(value)
-    return (
-        "-" if value is None or missing else _with_unit(_three_digits(value * _scaled(unit)), unit)
-    )
+    if value is None or pd.isna(value):
+        return "-"
+    return _with_unit(_three_digits(value * _scaled(unit)), unit)
 
 
 def _three_digits(value: float) -> str:

@@ -190,6 +190,12 @@ def test_pages_go_home_when_their_file_is_synced_not_by_age() -> None:
             assert by_sync or v == smallest
 
 
+def test_a_flusher_that_looks_all_the_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "_FLUSHER_INTERVAL_NS", 0)
+    with pytest.raises(BadParameter, match="flusher_interval"):
+        run("dj")
+
+
 def test_since_linux_6_4_the_last_block_of_the_log_goes_home_with_each_commit() -> None:
     """Before, the next commit has changed it again when it could go: whole blocks go home, once."""
     v = min(_cells(), key=_journal)
@@ -214,8 +220,9 @@ def test_files_headers_that_get_old_are_written_when_they_reach_the_end_of_the_l
         _short(cell("oj_dwb"), model.Software(file_pages_age=age)).series["table_written_pages"]
         for age in (False, True)
     )
-    history = pages.TABLES.index("history")
+    history, orders = map(pages.TABLES.index, ("history", "orders"))
     assert old[history] >= young[history] > 0
+    assert old[orders] > young[orders] + 50  # their index by customer gets pages all the time
 
 
 def _cells() -> list[grid.Cell]:
