@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from harness.devices.live.front.base import QueueLimits
 from harness.devices.profiles import load_device
 from harness.experiments.read_ahead import READ_AHEAD_KIB
 from harness.paths import Project
@@ -22,9 +23,6 @@ from harness.tiers.hardware import HardwareBench
 
 _BACKGROUND: Final = 0.5
 """Where writing in the background begins, of the limit: see `writeback.limited`."""
-
-_REQUESTS: Final = (4, 128)
-"""That a live device's block device has at once, at least and at most: see `loops.limit_queue`."""
 
 _STEERED: Final = (2 + _BACKGROUND) / 3
 """Of the limit, to be told to a model that steers to a quarter of the way from it to where writing
@@ -71,15 +69,14 @@ def write_profile(
     that), `device` a drive's profile, `copy_cpu` the cache's time per block, `sections` what the
     study's software costs.
     """
-    least, most = _REQUESTS
-    depth = load_device(project.profiles, device).parameters.queue_depth.value
+    limits = QueueLimits.of(load_device(project.profiles, device))
     page_cache = {
         "memory": plain(memory),
         "client_memory": plain("0 B"),
         "read_ahead": plain(f"{READ_AHEAD_KIB} KiB"),
         "dirty_background": plain(dirty_ratio * _BACKGROUND),
         "dirty": plain(dirty_ratio * _STEERED),
-        "queue_limit": plain(max(min(depth, most), least)),
+        "queue_limit": plain(limits.at_a_time),
         "allocation": plain("8 MiB"),
         "segment": plain("1 GiB"),
         "copy_cpu": dict(copy_cpu),

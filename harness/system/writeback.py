@@ -1,13 +1,14 @@
-"""What the kernel may hold of a block device unwritten, bounded for that device alone.
+"""How the kernel writes back to one block device: what it may hold unwritten, and how fast.
 
-A device is named by its number, as in '7:3'. The bound stays with the number when what lies below a
-loop device has gone, so whoever ends such a device lifts it. Linux,
-Documentation/ABI/testing/sysfs-class-bdi.
+A device is named by its number, as in '7:3'. What is set stays with the number when what lies below
+a loop device has gone, so whoever ends such a device lifts it. Linux,
+Documentation/ABI/testing/sysfs-class-bdi, Documentation/ABI/stable/sysfs-block.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,12 +17,17 @@ from harness.errors import MissingTool
 from harness.system import block_queue
 
 _BDI: Final = Path("/sys/class/bdi")
+_THROTTLE: Final = "queue/wbt_lat_usec"
+_DEFAULT_THROTTLE: Final = "-1"
+_KEPT_EVERY_S: Final = 0.2
 
 
 @contextlib.contextmanager
 def limited(number: str, limit_bytes: int) -> Iterator[None]:
     """Bounds it while the block runs; 0: does nothing.
 
+    The kernel keeps a share of what all devices may hold, and not the bytes: where memory becomes
+    scarce, as it does while a live device fills, the bound shrinks. So it is set again and again.
     Writing in the background begins at the same share of the limit as everywhere on this machine
     (dirty_background_ratio of dirty_ratio: a half, unless changed). Raises MissingTool on kernels
     before 6.2, which cannot.
@@ -35,7 +41,8 @@ def limited(number: str, limit_bytes: int) -> Iterator[None]:
     try:
         (place / "strict_limit").write_text("1")
         (place / "max_bytes").write_text(str(limit_bytes))
-        yield
+        with _kept(place / "max_bytes", str(limit_bytes)):
+            yield
     finally:
         lift(number)
 
@@ -46,6 +53,40 @@ def lift(number: str) -> None:
     with contextlib.suppress(OSError):  # the device may be gone, or the kernel too old
         (place / "max_ratio").write_text("100")
         (place / "strict_limit").write_text("0")
+    _set_throttle(number, _DEFAULT_THROTTLE)
+
+
+def do_not_throttle(number: str) -> None:
+    """Write-back has the device's whole queue, whatever reads beside it take, until `lift`.
+
+    Since Linux 4.10 the block layer lets fewer of its requests in if a read takes more than 2 ms
+    (block/blk-wbt.c): of the clock, which a device that is slowed down reaches with every read. The
+    papers' kernels and the models of them do not. Does nothing where the kernel cannot.
+    """
+    _set_throttle(number, "0")
+
+
+def _set_throttle(number: str, target_us: str) -> None:
+    with contextlib.suppress(OSError):  # gone, or a kernel without it
+        (block_queue.folder_of(number) / _THROTTLE).write_text(target_us)
+
+
+@contextlib.contextmanager
+def _kept(setting: Path, value: str) -> Iterator[None]:
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(_KEPT_EVERY_S):
+            with contextlib.suppress(OSError):
+                setting.write_text(value)
+
+    keeper = threading.Thread(target=keep, name="dirty-limit", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
 
 
 def _place(number: str) -> Path:

@@ -19,7 +19,7 @@ from typing import Any
 import leaks
 import numpy as np
 import pytest
-from conftest import REPOSITORY, cleaning_alone
+from conftest import REPOSITORY, cleaning_alone, need
 from live_world import (
     HARNESS,
     KEPT,
@@ -35,6 +35,7 @@ from live_world import (
 
 from harness.devices import live
 from harness.devices.live import store
+from harness.devices.live.front.base import QueueLimits
 from harness.devices.live.spec import LiveSpec
 from harness.devices.model import Device
 from harness.errors import BadParameter, HarnessError, TargetError
@@ -514,3 +515,50 @@ def test_specs_say_what_is_wrong() -> None:
         small(slowdown=-1)
     with pytest.raises(HarnessError, match="did you mean"):
         LiveSpec.checked(profile="crucial_mx500_250g", profiles=PROFILES).check()
+
+
+# What the kernel lets through.
+
+
+def most_in_queue(device: live.LiveDevice, work: subprocess.Popen[str]) -> int:
+    """The most requests that the device had at a time while fio worked."""
+    inside = Path("/sys/block") / device.path.name / "inflight"
+    most = 0
+    while work.poll() is None:
+        most = max(most, sum(map(int, inside.read_text().split())))
+        time.sleep(0.002)
+    assert work.returncode == 0, work.communicate()
+    return most
+
+
+def test_a_queue_lets_in_what_the_drive_takes_whatever_the_one_before_took() -> None:
+    fio = need("fio")
+    for profile in ("crucial_mx500_250gb", "samsung_pm953_480gb", "crucial_mx500_250gb"):
+        spec = small(profile=profile, size_bytes=2304 << 20, thin=True, speed="real", slowdown=64)
+        expected = QueueLimits.of(spec.device_profile()).at_a_time
+        with live.created(spec, new_name()) as device:
+            job = [fio, "--name=full", f"--filename={device.path}", "--rw=randread", "--bs=4k"]
+            how = [
+                "--ioengine=libaio",
+                "--direct=1",
+                "--iodepth=200",
+                "--time_based",
+                "--runtime=2",
+            ]
+            with subprocess.Popen(
+                [*job, *how], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as work:
+                assert most_in_queue(device, work) == expected
+            assert int(
+                (Path("/sys/block") / device.path.name / "queue/nr_requests").read_text()
+            ) == (expected)
+
+
+def test_write_back_is_not_throttled_as_long_as_a_device_lives() -> None:
+    with live.created(small(), new_name()) as device:
+        setting = Path("/sys/block") / device.path.name / "queue/wbt_lat_usec"
+        if not setting.is_file():
+            pytest.skip("this kernel does not throttle write-back")
+        assert setting.read_text().strip() == "0"
+    if setting.is_file():  # a loop device stays
+        assert setting.read_text().strip() != "0"

@@ -18,6 +18,8 @@ from harness.devices.profiles import DeviceProfile, HddProfile
 _SATA_RANGE_SECTORS: Final = 65_535
 _MAX_DISCARD_BYTES: Final = (1 << 32) - 512
 _GRAIN_BYTES: Final = 4096
+_LEAST_TAGS: Final = 4
+_MOST_TAGS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class QueueLimits:
     rotational: bool
     depth: int
     discard_bytes: int
+
+    @property
+    def at_a_time(self) -> int:
+        """How many of these the kernel lets in: a block device has 4 tags at least, ours 128."""
+        return max(min(self.depth, _MOST_TAGS), _LEAST_TAGS)
 
     @classmethod
     def of(cls, profile: DeviceProfile) -> Self:

@@ -39,6 +39,7 @@ _DIRECT_IO: Final = 16
 _INFO: Final = struct.Struct("=5Q4I64s64s32s2Q")
 _CONFIG_HEAD: Final = struct.Struct("=2I")
 _CONFIG_TAIL: Final = bytes(64)
+_OTHER: Final = 4
 _LONGEST_MARK: Final = 63
 _ATTEMPTS: Final = 100
 _LIMIT_S: Final = 3.0
@@ -93,17 +94,21 @@ def _attach_free(fd: int, mark: bytes) -> Path | None:
 
 def limit_queue(device: Path, limits: QueueLimits) -> None:
     """The block layer sees the drive that the limits are of, as far as the kernel lets it."""
-    where = Path("/sys/block") / device.name / "queue"
-    settings = {
-        "rotational": int(limits.rotational),
-        "max_sectors_kb": LARGEST_REQUEST_BYTES >> 10,
-        "discard_max_bytes": limits.discard_bytes,
-        "scheduler": "none",
-        "nr_requests": max(min(limits.depth, 128), 4),
-    }
-    for name, value in settings.items():
+    where = Path("/sys/block") / device.name
+    settings = (
+        ("rotational", int(limits.rotational)),
+        ("max_sectors_kb", LARGEST_REQUEST_BYTES >> 10),
+        ("discard_max_bytes", limits.discard_bytes),
+        ("scheduler", "none"),
+        # A kernel (6.18) that has been told the scheduler says that it lets 128 in, lets in as many
+        # as before, and takes 128 for nothing new: so another number first.
+        ("nr_requests", _OTHER if limits.at_a_time != _OTHER else _OTHER + 1),
+        ("nr_requests", limits.at_a_time),
+    )
+    for name, value in settings:
         with contextlib.suppress(OSError):  # a kernel that does not let it be set
-            (where / name).write_text(str(value))
+            (where / "queue" / name).write_text(str(value))
+    writeback.do_not_throttle((where / "dev").read_text().strip())
 
 
 def may_discard(device: Path) -> bool:

@@ -25,8 +25,6 @@ _SERVED: Final = Path("/sys/class/ublk-char")
 _LARGEST_REQUEST_BYTES: Final = 1280 << 10
 """The block layer's own limit where a drive names a higher one (BLK_DEF_MAX_SECTORS)."""
 
-_MOST_AT_A_TIME: Final = 128
-_LEAST_AT_A_TIME: Final = 4
 _LIMIT_S: Final = 3.0
 _NO_UBLK: Final = "the core was built without ublk"
 
@@ -61,8 +59,10 @@ class Ublk:
         """Adds, limits and starts a device; the driver has no place for `name`."""
         del name
         attached = _Served(_serve(device, mark, limits, recoverable=recoverable))
+        where = Path("/sys/block") / attached.path.name
         with contextlib.suppress(OSError):  # a queue of one kind of scheduler only
-            (Path("/sys/block") / attached.path.name / "queue/scheduler").write_text("none")
+            (where / "queue/scheduler").write_text("none")
+        writeback.do_not_throttle((where / "dev").read_text().strip())
         return attached
 
     def recover(self, device: _core.LiveDevice, mark: Path, *, limits: QueueLimits) -> Attachment:
@@ -142,7 +142,7 @@ def _serve(
         device,
         mark=_mark(mark),
         rotational=limits.rotational,
-        depth=max(min(limits.depth, _MOST_AT_A_TIME), _LEAST_AT_A_TIME),
+        depth=limits.at_a_time,
         largest_bytes=_LARGEST_REQUEST_BYTES,
         discard_bytes=limits.discard_bytes,
         recoverable=recoverable,

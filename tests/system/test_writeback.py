@@ -1,0 +1,79 @@
+"""What the kernel may hold of one device unwritten: bounded, kept so, and lifted."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.devices.live.front import loops
+from harness.errors import MissingTool
+from harness.system import writeback
+
+pytestmark = pytest.mark.root
+LIMIT_BYTES = 8 << 20
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """What the kernel says of a loop device's write-back."""
+    with tempfile.TemporaryDirectory() as folder:  # a short name: it is the device's mark
+        file = Path(folder) / "disk"
+        file.touch()
+        os.truncate(file, 64 << 20)
+        device = loops.attach(file)
+        number = (Path("/sys/block") / device.name / "dev").read_text().strip()
+        try:
+            yield Path("/sys/class/bdi") / number
+        finally:
+            loops.detach(file)
+
+
+def bounded_bytes(place: Path) -> int:
+    return int((place / "max_bytes").read_text())
+
+
+def test_a_bound_is_kept_and_lifted(place: Path) -> None:
+    if not (place / "max_bytes").exists():
+        with pytest.raises(MissingTool), writeback.limited(place.name, LIMIT_BYTES):
+            pass
+        pytest.skip("this kernel cannot bound a device")
+    with writeback.limited(place.name, LIMIT_BYTES):
+        assert bounded_bytes(place) == pytest.approx(LIMIT_BYTES, rel=0.02)
+        assert (place / "strict_limit").read_text().strip() == "1"
+        (place / "max_bytes").write_text(str(LIMIT_BYTES // 2))  # as if memory had become scarce
+        deadline = time.monotonic() + 10
+        while bounded_bytes(place) < 0.9 * LIMIT_BYTES:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert bounded_bytes(place) == pytest.approx(LIMIT_BYTES, rel=0.02)
+    assert (place / "max_ratio").read_text().strip() == "100"
+    assert (place / "strict_limit").read_text().strip() == "0"
+    assert not [thread for thread in threading.enumerate() if thread.name == "dirty-limit"]
+
+
+def test_without_a_bound_nothing_is_changed(place: Path) -> None:
+    before = (place / "max_ratio").read_text()
+    with writeback.limited(place.name, 0):
+        assert (place / "max_ratio").read_text() == before
+
+
+def test_a_throttle_is_taken_off_and_put_back(place: Path) -> None:
+    setting = Path("/sys/dev/block") / place.name / "queue/wbt_lat_usec"
+    if not setting.is_file():
+        pytest.skip("this kernel does not throttle write-back")
+    before = setting.read_text()
+    writeback.do_not_throttle(place.name)
+    assert setting.read_text().strip() == "0"
+    writeback.lift(place.name)
+    assert setting.read_text() == before
+
+
+def test_a_device_that_has_gone_is_no_error() -> None:
+    writeback.do_not_throttle("7:1048000")
+    writeback.lift("7:1048000")
