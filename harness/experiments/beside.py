@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,23 +34,13 @@ class JudgedAgreement(Agreement):
     beside: Callable[..., Beside]
 
 
-def modelled(
-    emulated: Results,
-    found: Mapping[str, tuple[Cell, Measurement]],
-    *,
-    given: Collection[str] = (),
-) -> Results:
+def modelled(emulated: Results, found: Mapping[str, tuple[Cell, Measurement]]) -> Results:
     """What the model says of a run's points: by a point's id its cell and what the model measured.
 
-    `given`: metrics that the model was given, and so does not answer. See `in_its_place`.
+    See `in_its_place`.
     """
     rows = [
-        {
-            **cell.values,
-            **{name: value for name, value in measured.metrics.items() if name not in given},
-            "point": id_,
-        }
-        for id_, (cell, measured) in found.items()
+        {**cell.values, **measured.metrics, "point": id_} for id_, (cell, measured) in found.items()
     ]
     series = {id_: measured.series for id_, (_, measured) in found.items()}
     return in_its_place(emulated, pd.DataFrame(rows), series)
@@ -74,12 +64,19 @@ def here_or_published(runs: Runs, here: Results) -> Results:
     """What was run on tier emulated here, or else what is published of it.
 
     What that tier measures does not depend on the model beside it, so what was published may be
-    laid beside a model that has changed since. Raises BadParameter if there is neither.
+    laid beside a model that has changed since. It is, too, where only some of its points were run
+    here. Raises BadParameter if there is neither.
     """
-    found = runs.published("emulated") if here.table.empty else here
+    published = runs.published("emulated")
+    found = published if _points(here) < _points(published) else here
     if found.table.empty:
         raise not_run(runs)
     return found
+
+
+def _points(results: Results) -> set[str]:
+    """Their ids: the same for the same parameters."""
+    return set() if results.table.empty else set(results.table.point)
 
 
 def not_run(runs: Runs) -> BadParameter:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
 from conftest import REPOSITORY
 
+from harness.errors import BadParameter
 from harness.experiments.base import Cell, Measurement, Results
-from harness.experiments.beside import Beside, JudgedAgreement, modelled
+from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
 from harness.paths import Project
 from harness.runs import agreement, agreement_page, claims
 
@@ -49,9 +52,7 @@ EMULATED = Results("emulated", RUN, {"01": {"repetition_elapsed_s": [1.0, 9.5]}}
 FOUND = {
     point: (
         Load(device="ssd", clients=clients),
-        Measurement(
-            {"elapsed_s": 1.5, "pace": 9, "waits": 1}, {"repetition_elapsed_s": [1.5, 2.0]}
-        ),
+        Measurement({"elapsed_s": 1.5, "waits": 1}, {"repetition_elapsed_s": [1.5, 2.0]}),
     )
     for clients, point in enumerate(("01", "02"), 1)
 }
@@ -67,13 +68,26 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
+def some(points: tuple[str, ...], scale: str) -> Results:
+    """Results of these points, of one row each."""
+    rows = [RUN.iloc[0].to_dict() | {"point": point} for point in points]
+    return replace(EMULATED, table=pd.DataFrame(rows), scale=scale)
+
+
+def published_of(results: Results) -> Any:
+    """A study's runs, as far as they are asked for what is published."""
+    return SimpleNamespace(name="toy", published=lambda _tier: results)
+
+
 def both_say(project: Project, model: Results) -> pd.DataFrame:
     judged = (claims.judge(project, "toy", results) for results in (EMULATED, model))
     return agreement.claims_of(*judged)
 
 
-def test_the_model_answers_by_its_own_numbers_and_not_what_it_was_given(project: Project) -> None:
-    model = modelled(EMULATED, FOUND, given=("pace",))
+def test_the_model_answers_by_its_own_numbers_and_not_what_it_has_none_for(
+    project: Project,
+) -> None:
+    model = modelled(EMULATED, FOUND)
     assert list(model.table.clients) == [1, 2]
     assert list(model.table.columns)[-1] == "waits"
     assert list(model.table.scale) == ["small"] * 2
@@ -93,11 +107,33 @@ def test_a_point_that_the_model_does_not_have_is_left_out() -> None:
     assert set(model.series) == {"02"}
 
 
+@pytest.mark.parametrize(
+    ("here", "published", "compared"),
+    [
+        (("01", "02"), (), "here"),
+        (("01", "02"), ("01", "02"), "here"),
+        (("03",), ("01", "02"), "here"),
+        (("01",), ("01", "02"), "published"),
+        ((), ("01", "02"), "published"),
+    ],
+)
+def test_a_part_that_was_run_here_does_not_stand_for_the_whole(
+    here: tuple[str, ...], published: tuple[str, ...], compared: str
+) -> None:
+    runs = published_of(some(published, "published"))
+    assert here_or_published(runs, some(here, "here")).scale == compared
+
+
+def test_where_nothing_was_run_and_nothing_is_published_there_is_nothing() -> None:
+    with pytest.raises(BadParameter, match="emulated"):
+        here_or_published(published_of(some((), "published")), some((), "here"))
+
+
 def test_what_was_laid_beside_is_read_again_as_it_was(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = pd.DataFrame([{"device": "ssd", "elapsed_s_ratio": 2.0}])
-    laid = Beside(table, EMULATED, modelled(EMULATED, FOUND, given=("pace",)))
+    laid = Beside(table, EMULATED, modelled(EMULATED, FOUND))
     judged = JudgedAgreement(lambda *_: table, 0.1, lambda _: laid)
     monkeypatch.setattr(agreement, "agreement_of", lambda _: judged)
     _, found, path = agreement.write(project, "toy", publish=True)
