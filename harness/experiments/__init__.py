@@ -6,6 +6,8 @@ is the experiment's, its module the package that has an EXPERIMENT.
 
 from __future__ import annotations
 
+import sys
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Final
@@ -41,4 +43,11 @@ def find(name: str) -> Experiment:
 
 def _others() -> dict[str, str]:
     """Name -> module of experiments that other packages have."""
+    return _found(tuple(sys.path))
+
+
+@cache
+def _found(path: tuple[str, ...]) -> dict[str, str]:
+    """In the packages that lie on `path`, which is Python's: all of them are looked through."""
+    del path
     return {entry.name: entry.module for entry in entry_points(group=_GROUP)}
