@@ -64,10 +64,9 @@ def measured(page: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
+def checkout(folder: Path) -> Project:
     """A checkout with published results of one study on one tier, and a picture."""
-    project = Project(tmp_path / "checkout")
+    project = Project(folder / "checkout")
     for name in ("data/published", "data/results", "data/metrics", "hardware/profiles"):
         shutil.copytree(REPOSITORY / name, project.root / name)
     for name in ("params.yaml", "pyproject.toml", "dvc.yaml"):
@@ -79,6 +78,26 @@ def project(tmp_path: Path) -> Project:
     for path in project.results.glob("*.simulated.*"):
         path.unlink()
     return project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """That one, to be changed."""
+    return checkout(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """That one, and its report, which takes a while to judge: for who only reads it."""
+    project = checkout(tmp_path_factory.mktemp("unchanged"))
+    report.write(project)
+    return project
+
+
+@pytest.fixture(scope="module")
+def written(unchanged: Project) -> Path:
+    """Its report."""
+    return unchanged.report / "index.html"
 
 
 @pytest.fixture
@@ -113,8 +132,10 @@ def elsewhere(page: Path) -> list[str]:
     return [url for url in re.findall(fetched, links) if "www.w3.org" not in url]
 
 
-def test_what_was_not_run_is_folded_and_figures_say_where_they_are_from(project: Project) -> None:
-    text = report.write(project).read_text()
+def test_what_was_not_run_is_folded_and_figures_say_where_they_are_from(
+    unchanged: Project, written: Path
+) -> None:
+    project, text = unchanged, written.read_text()
     folded = re.findall(r"<details class=\"tier\"><summary>Tier (\w+): not run here", text)
     assert folded.count("simulated") == len(claims.load(project))
     assert 'href="../../data/figures/grace_hash_join/emulated/read_buffer.svg"' in text
@@ -127,8 +148,8 @@ def test_what_was_not_run_is_folded_and_figures_say_where_they_are_from(project:
     assert text.index('id="overview"') < text.index("</table>") < text.index("<svg")
 
 
-def test_a_small_run_is_no_evidence_and_says_so(project: Project) -> None:
-    assert "At a reduced scale" not in report.write(project).read_text()
+def test_a_small_run_is_no_evidence_and_says_so(project: Project, written: Path) -> None:
+    assert "At a reduced scale" not in written.read_text()
     for end in (".csv", ".about.json"):
         shutil.copy(
             project.results / f"grace_hash_join.emulated{end}",
@@ -144,14 +165,14 @@ def test_a_page_says_in_words_what_only_a_kernel_can_show(notebook: Path) -> Non
     assert "sliders need a kernel" in notebook.read_text()
 
 
-def test_pages_need_nothing_from_elsewhere(project: Project, notebook: Path) -> None:
-    assert elsewhere(report.write(project)) == []
+def test_pages_need_nothing_from_elsewhere(written: Path, notebook: Path) -> None:
+    assert elsewhere(written) == []
     assert elsewhere(notebook) == []
 
 
 @pytest.mark.builds
-def test_the_report_in_a_browser(project: Project) -> None:
-    found = measured(report.write(project))
+def test_the_report_in_a_browser(written: Path) -> None:
+    found = measured(written)
     assert all(found[str(width)]["scrolls"] <= width for width in WIDTHS), found
     assert all(at["enlarged"] and at["contents"] > 10 for at in found.values())
 
