@@ -10,10 +10,9 @@
 //  - Blocks that were dirty for long are written home in the background, in the order of their
 //    addresses, as the kernel's flusher does by age (dirty_expire_centisecs).
 //  - Who syncs a file whose data is journaled writes its pages back first. What is in no
-//  transaction
-//    that is still to be committed goes home then: what the file's last sync has committed. Since
-//    Linux 6.4 the transaction is committed before the pages are written back, so that what this
-//    sync commits goes home with it.
+//    transaction that is still to be committed goes home then: what the file's last sync has
+//    committed. Since Linux 6.4 the transaction is committed before the pages are written back, so
+//    that what this sync commits goes home with it.
 //
 // In data mode the blocks are those of files, in ordered mode only those of metadata.
 // Source: Linux 3.19, 6.1 and 6.12, fs/jbd2/{commit,checkpoint,transaction}.c; fs/ext4/fsync.c

@@ -17,8 +17,7 @@
 //    addresses, and keeps at most `queue_limit` requests waiting; whether it has brought them below
 //    that ratio it asks itself between two files, when `round` has passed or all have had a turn;
 //  - a writer sleeps while dirty blocks and those being written exceed the ratio near the limit
-//  that
-//    the kernel steers to;
+//    that the kernel steers to;
 //  - a file's blocks get their place on the device when they are first written back, from the file
 //    system that the cache was given: ext4 (ext4.hpp), or `allocation` bytes at a time, one file's
 //    after the other's.

@@ -1,17 +1,15 @@
 // InnoDB as its users, its page cleaner and its log use memory and storage.
 //
 //  - A page that is not in the pool is read; a free frame for it comes from the end of the LRU
-//  list.
-//    Where that end is dirty, the reader waits for the page cleaner.
+//    list. Where that end is dirty, the reader waits for the page cleaner.
 //  - A change adds to the redo log and makes the page dirty. A commit returns when the log is
 //    durable up to it; one writer at a time writes all that there is (group commit).
 //  - The page cleaner flushes, a batch after the other: dirty pages among the last of the LRU list;
 //    the pages that were dirtied first, if the log would otherwise run full; and if too many are
 //    dirty. A page that is being written may be read, but not changed.
 //  - With `file_pages_age` the pages that say which of a file's are taken keep their place in the
-//  LRU
-//    list, however often they are used: MariaDB makes a page young where a B-tree's is looked up
-//    (btr_block_get), and gets these another way (fsp0fsp.cc, buf_page_get_gen).
+//    LRU list, however often they are used: MariaDB makes a page young where a B-tree's is looked
+//    up (btr_block_get), and gets these another way (fsp0fsp.cc, buf_page_get_gen).
 //
 // Source: MySQL 5.6, buf0flu.cc (page cleaner, adaptive flushing), log0log.cc. Left out: flushing
 // at a rate (innodb_io_capacity), of neighbours, row locks, the change buffer.

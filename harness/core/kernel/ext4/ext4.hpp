@@ -2,8 +2,7 @@
 // deleted: the journal's next commit frees them, and with discard tells the drive.
 //
 //  - A transaction takes what happens within `commit` of time; its commit writes the metadata
-//  blocks
-//    that were changed to the journal, and flushes.
+//    blocks that were changed to the journal, and flushes.
 //  - Freed extents that touch each other in one group and one transaction become one discard.
 //  - discard `synchronous` (before Linux 4.13): the commit itself waits for one discard after the
 //    other, and blocks are free only then. `asynchronous` (since 5.14): blocks are free with the
