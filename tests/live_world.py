@@ -43,6 +43,11 @@ def new_name() -> str:
     return f"{PREFIX}{next(_numbers)}"
 
 
+def queue(device: LiveDevice, name: str) -> int:
+    """A setting of the device's queue, as the kernel says it."""
+    return int((Path("/sys/block") / device.path.name / "queue" / name).read_text())
+
+
 def small(**values: Any) -> LiveSpec:
     """A small, quick flash drive."""
     chosen = {"profile": "crucial_mx500_250gb", "size_bytes": 256 << 20, "speed": "none", **values}

@@ -29,6 +29,7 @@ from live_world import (
     harness,
     new_name,
     processes_of,
+    queue,
     remove_all,
     small,
 )
@@ -549,9 +550,7 @@ def test_a_queue_lets_in_what_the_drive_takes_whatever_the_one_before_took() -> 
                 [*job, *how], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             ) as work:
                 assert most_in_queue(device, work) == expected
-            assert int(
-                (Path("/sys/block") / device.path.name / "queue/nr_requests").read_text()
-            ) == (expected)
+            assert queue(device, "nr_requests") == expected
 
 
 def test_write_back_is_not_throttled_as_long_as_a_device_lives() -> None:

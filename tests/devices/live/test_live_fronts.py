@@ -17,7 +17,16 @@ import pytest
 import told_world
 from conftest import cleaning_alone, need
 from leaks import PREFIX, changes, look
-from live_world import NEEDS_DEVICES, eventually, harness, new_name, processes_of, remove_all, small
+from live_world import (
+    NEEDS_DEVICES,
+    eventually,
+    harness,
+    new_name,
+    processes_of,
+    queue,
+    remove_all,
+    small,
+)
 
 from harness.devices import live
 from harness.devices.live import registry
@@ -58,10 +67,6 @@ def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def aligned(size_bytes: int) -> mmap.mmap:
     """Zeros in memory, as direct I/O wants them."""
     return mmap.mmap(-1, size_bytes)
-
-
-def queue(device: live.LiveDevice, name: str) -> int:
-    return int((Path("/sys/block") / device.path.name / "queue" / name).read_text())
 
 
 def mount(device: live.LiveDevice, point: Path) -> None:
