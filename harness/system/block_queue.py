@@ -42,6 +42,11 @@ def folder_of(number: str) -> Path:
     return entry.parent if (entry / "partition").exists() else entry
 
 
+def number_of(name: str) -> str:
+    """A block device's number, as in '8:1'. Raises FileNotFoundError if the kernel has none."""
+    return (_BLOCK / name / "dev").read_text().strip()
+
+
 def discards(drive: Path) -> bool:
     """Whether the kernel sends discards to a whole drive, or to what stands for one."""
     limit = _BLOCK / drive.name / "queue" / "discard_max_bytes"

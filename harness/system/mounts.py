@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import TargetError
-from harness.system import processes
+from harness.system import block_queue, processes
 from harness.system.programs import find_program
 
 _LIMIT_S: Final = 20.0
@@ -47,7 +47,7 @@ def of_device(device: Path) -> list[Mount]:
     """
     mounted = table()[::-1]
     try:
-        number = (Path("/sys/block") / device.name / "dev").read_text().strip()
+        number = block_queue.number_of(device.name)
     except FileNotFoundError:
         named = [mount for mount in mounted if mount.source == str(device)]
         return [mount for mount in named if not (_NUMBERS / mount.number).exists()]
@@ -57,7 +57,7 @@ def of_device(device: Path) -> list[Mount]:
 def users_elsewhere(device: Path) -> list[int]:
     """Processes in whose mount namespaces a block device is mounted, if it is not in ours."""
     try:
-        number = (Path("/sys/block") / device.name / "dev").read_text().strip()
+        number = block_queue.number_of(device.name)
     except FileNotFoundError:
         return []
     own = os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - it is not a path

@@ -8,13 +8,12 @@ Documentation/ABI/testing/sysfs-class-bdi, Documentation/ABI/stable/sysfs-block.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from harness.errors import MissingTool
-from harness.system import block_queue
+from harness.system import block_queue, repeating
 
 _BDI: Final = Path("/sys/class/bdi")
 _THROTTLE: Final = "queue/wbt_lat_usec"
@@ -38,21 +37,23 @@ def limited(number: str, limit_bytes: int) -> Iterator[None]:
     place = _place(number)
     if not (place / "max_bytes").exists():
         raise MissingTool("the kernel cannot bound a device's dirty pages: use Linux 6.2 or newer")
+
+    def set_bound() -> None:
+        with contextlib.suppress(OSError):  # the device may be gone
+            (place / "max_bytes").write_text(str(limit_bytes))
+
     try:
         (place / "strict_limit").write_text("1")
         (place / "max_bytes").write_text(str(limit_bytes))
-        with _kept(place / "max_bytes", str(limit_bytes)):
+        with repeating.every(_KEPT_EVERY_S, set_bound, name="dirty-limit"):
             yield
     finally:
-        lift(number)
+        _lift_bound(number)
 
 
 def lift(number: str) -> None:
     """As it was made: whatever the kernel's settings for all devices allow."""
-    place = _place(number)
-    with contextlib.suppress(OSError):  # the device may be gone, or the kernel too old
-        (place / "max_ratio").write_text("100")
-        (place / "strict_limit").write_text("0")
+    _lift_bound(number)
     _set_throttle(number, _DEFAULT_THROTTLE)
 
 
@@ -66,27 +67,16 @@ def do_not_throttle(number: str) -> None:
     _set_throttle(number, "0")
 
 
+def _lift_bound(number: str) -> None:
+    place = _place(number)
+    with contextlib.suppress(OSError):  # the device may be gone, or the kernel too old
+        (place / "max_ratio").write_text("100")
+        (place / "strict_limit").write_text("0")
+
+
 def _set_throttle(number: str, target_us: str) -> None:
     with contextlib.suppress(OSError):  # gone, or a kernel without it
         (block_queue.folder_of(number) / _THROTTLE).write_text(target_us)
-
-
-@contextlib.contextmanager
-def _kept(setting: Path, value: str) -> Iterator[None]:
-    ended = threading.Event()
-
-    def keep() -> None:
-        while not ended.wait(_KEPT_EVERY_S):
-            with contextlib.suppress(OSError):
-                setting.write_text(value)
-
-    keeper = threading.Thread(target=keep, name="dirty-limit", daemon=True)
-    keeper.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        keeper.join()
 
 
 def _place(number: str) -> Path:

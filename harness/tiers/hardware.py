@@ -7,7 +7,6 @@ at hand: it is made, marked and deleted by drives/scratch.
 
 from __future__ import annotations
 
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from harness.drives.wear.counters import Wear, between
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
-from harness.system import filesystems, mounts
+from harness.system import filesystems, mounts, repeating
 from harness.system.filesystems import Ext4Spec
 from harness.tiers import block_traces
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
@@ -565,7 +564,13 @@ class HardwareBench:
             guard.claimed(name, budget_bytes=self._budget_bytes, project=self._project)
         )
         self._stack.enter_context(queue_settings(drive.drive.node, self._queue))
-        self._stack.enter_context(_watched(drive, self.cancel))
+
+        def watch() -> None:
+            """Whatever looks at `cancel` stops as soon as more is written than it was given."""
+            if drive.is_overspent:
+                self.cancel.set()
+
+        self._stack.enter_context(repeating.every(_WATCH_S, watch, name="write budget"))
         return drive
 
     def _close(self) -> None:
@@ -598,22 +603,3 @@ def check_journal(drive: Drive, journal: Drive) -> None:
             "another drive is no stream of its own; see hardware/msdj/README.md"
         )
     placement.check_apart(drive.node, journal.node)
-
-
-@contextmanager
-def _watched(drive: ClaimedDrive, cancel: Cancel) -> Iterator[None]:
-    """Stops whatever looks at `cancel` as soon as more is written than the drive was given."""
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_WATCH_S):
-            if drive.is_overspent:
-                cancel.set()
-
-    thread = threading.Thread(target=watch, name="write budget", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

@@ -13,7 +13,7 @@ import pytest
 
 from harness.devices.live.front import loops
 from harness.errors import MissingTool
-from harness.system import writeback
+from harness.system import block_queue, writeback
 
 pytestmark = pytest.mark.root
 LIMIT_BYTES = 8 << 20
@@ -27,7 +27,7 @@ def place() -> Iterator[Path]:
         file.touch()
         os.truncate(file, 64 << 20)
         device = loops.attach(file)
-        number = (Path("/sys/block") / device.name / "dev").read_text().strip()
+        number = block_queue.number_of(device.name)
         try:
             yield Path("/sys/class/bdi") / number
         finally:
@@ -55,6 +55,16 @@ def test_a_bound_is_kept_and_lifted(place: Path) -> None:
     assert (place / "max_ratio").read_text().strip() == "100"
     assert (place / "strict_limit").read_text().strip() == "0"
     assert not [thread for thread in threading.enumerate() if thread.name == "dirty-limit"]
+
+
+def test_the_end_of_a_bound_leaves_the_throttle_as_it_is(place: Path) -> None:
+    setting = Path("/sys/dev/block") / place.name / "queue/wbt_lat_usec"
+    if not (setting.is_file() and (place / "max_bytes").exists()):
+        pytest.skip("this kernel does not throttle write-back, or cannot bound it")
+    writeback.do_not_throttle(place.name)
+    with writeback.limited(place.name, LIMIT_BYTES):
+        pass
+    assert setting.read_text().strip() == "0"
 
 
 def test_without_a_bound_nothing_is_changed(place: Path) -> None:

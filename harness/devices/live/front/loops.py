@@ -20,7 +20,7 @@ from typing import Final
 
 from harness.devices.live.front.base import QueueLimits
 from harness.errors import TargetError
-from harness.system import writeback
+from harness.system import block_queue, writeback
 
 CONTROL: Final = Path("/dev/loop-control")
 LARGEST_REQUEST_BYTES: Final = 512 << 10
@@ -108,7 +108,7 @@ def limit_queue(device: Path, limits: QueueLimits) -> None:
     for name, value in settings:
         with contextlib.suppress(OSError):  # a kernel that does not let it be set
             (where / "queue" / name).write_text(str(value))
-    writeback.do_not_throttle((where / "dev").read_text().strip())
+    writeback.do_not_throttle(block_queue.number_of(device.name))
 
 
 def may_discard(device: Path) -> bool:
@@ -151,7 +151,7 @@ def detach(file: Path, limit_s: float = _LIMIT_S) -> list[Path]:
             if loop is not None and _is_marked(loop, file):
                 if not may_discard(device):
                     limited.append(device)
-                writeback.lift((Path("/sys/block") / device.name / "dev").read_text().strip())
+                writeback.lift(block_queue.number_of(device.name))
                 with contextlib.suppress(OSError):  # somebody else was quicker
                     fcntl.ioctl(loop, _CLR_FD)
     deadline = time.monotonic() + limit_s

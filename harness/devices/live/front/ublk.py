@@ -18,7 +18,7 @@ from typing import Final
 from harness import _core
 from harness.devices.live.front.base import Attachment, Leftovers, Need, QueueLimits, Told
 from harness.errors import MissingTool, TargetError
-from harness.system import writeback
+from harness.system import block_queue, writeback
 
 CONTROL: Final = Path("/dev/ublk-control")
 _SERVED: Final = Path("/sys/class/ublk-char")
@@ -62,7 +62,7 @@ class Ublk:
         where = Path("/sys/block") / attached.path.name
         with contextlib.suppress(OSError):  # a queue of one kind of scheduler only
             (where / "queue/scheduler").write_text("none")
-        writeback.do_not_throttle((where / "dev").read_text().strip())
+        writeback.do_not_throttle(block_queue.number_of(attached.path.name))
         return attached
 
     def recover(self, device: _core.LiveDevice, mark: Path, *, limits: QueueLimits) -> Attachment:
@@ -170,7 +170,7 @@ def _block_device(number: int) -> Path:
 def _lift(device: Path) -> None:
     """The bounds of what the kernel may hold of it unwritten."""
     with contextlib.suppress(FileNotFoundError):
-        writeback.lift((Path("/sys/block") / device.name / "dev").read_text().strip())
+        writeback.lift(block_queue.number_of(device.name))
 
 
 def _is_free(device: Path, limit_s: float) -> bool:
