@@ -37,13 +37,16 @@ def page_cache_rules(version: Version) -> dict[str, bool]:
     Until 4.7 a write is a use as a read is (bbddabe2e436, "only do access activations on reads").
     Since 3.15 a page that comes back soon after it was evicted is active (a528910e12ec, "thrash
     detection-based file cache sizing"), since 4.11 a dirty one that would be evicted (c55e8d035b28,
-    "move dirty pages out of the way until they're flushed"). Since 6.11 a miss opens a window of
-    its own ("readahead: disentangle async and sync readahead"; 6.12's mm/readahead.c).
+    "move dirty pages out of the way until they're flushed"), and who looks for room and finds none
+    but dirty ones has all that is dirty written (726d061fbd36, "kick flushers when we encounter
+    dirty pages on the LRU"). Since 6.11 a miss opens a window of its own ("readahead: disentangle
+    async and sync readahead"; 6.12's mm/readahead.c).
     """
     return {
         "refaults": version >= (3, 15),
         "writes_are_uses": version < (4, 7),
         "dirty_go_active": version >= (4, 11),
+        "dirty_tail_is_flushed": version >= (4, 11),
         "misses_open_windows": version >= (6, 11),
     }
 

@@ -711,6 +711,17 @@ TEST(Ext4Layout, TheJournalFindsSpaceOnAnyDevice) {
   }
 }
 
+TEST(Ext4Layout, ASizeOfItsOwnIsThatOfASmallerDevice) {
+  Parameters p = with("none");
+  p.size = 400_MiB;
+  World world(p);
+  World small(with("none"), 400_MiB);
+  EXPECT_EQ(world.free(), small.free());
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(world.files.runs(world.create(500)), small.files.runs(small.create(500)));
+  }
+}
+
 TEST(Ext4Layout, OtherFilesLieInFront) {
   Parameters p = with("none");
   p.occupied = 200_MiB;
@@ -770,6 +781,7 @@ TEST(Ext4Contract, ParametersThatMakeNoSenseAreRefused) {
       {"journal", [](auto& p) { p.journal = 32_KiB; }},
       {"journal", [](auto& p) { p.journal = 512_MiB; }},
       {"other files", [](auto& p) { p.occupied = 2 * kDevice; }},
+      {"size", [](auto& p) { p.size = 2 * kDevice; }},
   };
   const auto machine = machine_over({}, kDevice);
   for (const auto& [name, change] : changes) {

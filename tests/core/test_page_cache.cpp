@@ -480,6 +480,74 @@ TEST(PageCacheMemory, WrittenBackBlocksThatWouldHaveGoneGoNext) {
   }
 }
 
+TEST(PageCacheMemory, ADirtyOldEndHasAllThatIsDirtyWritten) {
+  for (const bool is_flushed : {false, true}) {
+    PageCacheParameters p = lazy();
+    p.read_ahead = kBlock;
+    p.dirty_tail_is_flushed = is_flushed;
+    World world(p);
+    world.run([&] {
+      const FileId file = world.on_device(1200);
+      const FileId oldest = world.cache.create();
+      world.write(oldest, 0, background_of(p) - 10);
+      const FileId youngest = world.cache.create();
+      world.read_each(file, 0, world.capacity - background_of(p));
+      world.write(youngest, 0, 10);
+      world.rest();
+      EXPECT_EQ(world.cache.dirty_blocks(), background_of(p));  // nobody needed room
+      world.read(file, world.capacity);
+      world.rest();
+      EXPECT_EQ(world.cache.dirty_blocks(), is_flushed ? 0 : background_of(p));
+      EXPECT_EQ(world.cache.counters().tail_flushes, is_flushed ? 1U : 0U);
+      world.read_each(file, 0, 1200);  // nothing is dirty now
+      EXPECT_EQ(world.cache.counters().tail_flushes, is_flushed ? 1U : 0U);
+    });
+  }
+}
+
+// 16 blocks of 8 KiB are 32 pages: looked at together, where a 4,096th of the list is as many.
+TEST(PageCacheMemory, OneCleanBlockInABatchIsEnough) {
+  for (const std::int64_t in_a_row : {15, 16}) {
+    PageCacheParameters p = lazy();
+    p.memory = (std::int64_t{16} << 12) * kBlock;
+    p.read_ahead = kBlock;
+    p.dirty_tail_is_flushed = true;
+    World world(p);
+    world.run([&] {
+      const FileId written = world.cache.create();
+      for (std::int64_t row = 0; row < 4; ++row) {
+        for (std::int64_t i = 0; i < in_a_row; ++i) world.write(written, row * in_a_row + i, 1);
+        if (in_a_row < 16) world.cache.read_elsewhere(16 - in_a_row);
+      }
+      const std::int64_t left = world.capacity - world.cache.resident_blocks();
+      for (std::int64_t i = 0; i < left + 3; ++i) world.cache.read_elsewhere(1);
+      world.read(written, 0);  // who looks for room wakes who writes
+      world.rest();
+      EXPECT_EQ(world.cache.counters().tail_flushes, in_a_row == 16 ? 1U : 0U);
+      EXPECT_EQ(world.cache.dirty_blocks(), in_a_row == 16 ? 0 : 4 * in_a_row);
+    });
+  }
+}
+
+// The smaller the list, the fewer blocks are looked at first: of 1,024 one, then two, four, eight.
+TEST(PageCacheMemory, InASmallListOneDirtyBlockMayBeABatch) {
+  for (const std::int64_t clean : {0, 1}) {
+    PageCacheParameters p = lazy();
+    p.read_ahead = kBlock;
+    p.dirty_tail_is_flushed = true;
+    World world(p);
+    world.run([&] {
+      const FileId written = world.cache.create();
+      if (clean > 0) world.cache.read_elsewhere(clean);
+      world.write(written, 0, 1);
+      for (std::int64_t i = 1; i < world.capacity + 1; ++i) world.cache.read_elsewhere(1);
+      world.read(written, 0);
+      world.rest();
+      EXPECT_EQ(world.cache.counters().tail_flushes, clean == 0 ? 1U : 0U);
+    });
+  }
+}
+
 TEST(PageCacheMemory, WhatIsReadOftenDoesNotMakeTheCacheForgetItsSize) {
   PageCacheParameters p = eager();
   p.read_ahead = kBlock;
@@ -1167,6 +1235,7 @@ PageCacheParameters some_parameters(std::uint64_t seed) {
   p.refaults = random.below(2) == 0;
   p.writes_are_uses = random.below(2) == 0;
   p.dirty_go_active = random.below(2) == 0;
+  p.dirty_tail_is_flushed = random.below(2) == 0;
   return p;
 }
 

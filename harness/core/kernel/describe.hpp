@@ -26,6 +26,8 @@ void describe(V& v, PageCacheParameters& p) {
   v.optional("writes_are_uses", p.writes_are_uses, "as reads are, until Linux 4.7");
   v.optional("dirty_go_active", p.dirty_go_active,
              "where the oldest block is dirty, since Linux 4.11; to the young end before");
+  v.optional("dirty_tail_is_flushed", p.dirty_tail_is_flushed,
+             "all that is dirty is, where only such blocks are found, since Linux 4.11");
   v.optional("misses_open_windows", p.misses_open_windows,
              "of read-ahead, and continue none, since Linux 6.11");
 }
@@ -39,6 +41,7 @@ void count(V& v, const PageCacheCounters& c) {
   v("device_write_blocks", c.device_write_blocks);
   v("read_wait_ns", c.read_wait);
   v("write_wait_ns", c.write_wait);
+  v("tail_flushes", c.tail_flushes);
 }
 
 // But for where it begins.
@@ -97,6 +100,7 @@ void describe(V& v, Parameters& p) {
   v.optional("preallocate_again", p.preallocate_again,
              "a file that has used up what it was given is given as much again");
   v.optional("journal_bytes", p.journal, "in the middle of the device");
+  v.optional("size_bytes", p.size, "from the device's beginning on; 0: as large as that");
   v.optional("occupied_bytes", p.occupied, "other files, from the beginning on, which stay");
   v.optional("times", p.times, "a write changes its file's times: the next commit has its inode");
   v.optional("occupied_piece_bytes", p.occupied_piece,

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/prefetch.hpp"
@@ -33,6 +34,7 @@ constexpr std::int64_t kNowhere = -1;
 
 constexpr Bytes kLeastTurn = 4_MiB;           // of a file in write-back
 constexpr Bytes kFirstBandwidth = 100_MiB;    // per second, before anything was measured
+constexpr Bytes kReclaimed{32 * 4096};        // by one reclaim, and looked at at a time
 constexpr Nanos kBandwidthInterval = 200_ms;  // at which it is measured
 
 std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
@@ -268,6 +270,7 @@ void PageCache::read(Process self, FileId id, std::int64_t begin, std::int64_t b
     file.read_ahead[at(segment)].read(block - 1 - segment * per_segment_);
   }
   use(file, begin, blocks);
+  if (flush_is_asked_ && !writing_back_) begin_write_back();
 }
 
 // Until the block is there: starts reading it, or the window behind it, or waits.
@@ -520,6 +523,37 @@ void PageCache::make_room(std::int64_t blocks) {
   }
 }
 
+// Blocks from the old end, in the order in which they are met.
+void PageCache::look_at(std::int64_t blocks, bool is_unqueued_dirty) {
+  if (!parameters_.dirty_tail_is_flushed) return;
+  Reclaim& r = reclaim_;
+  const std::int64_t enough = std::max<std::int64_t>(kReclaimed / parameters_.block, 1);
+  while (blocks > 0) {
+    if (r.batch_left == 0) begin_batch();
+    const std::int64_t now = std::min(blocks, r.batch_left);
+    blocks -= now;
+    r.batch_left -= now;
+    r.is_dirty = r.is_dirty && is_unqueued_dirty;
+    if (!is_unqueued_dirty) r.found += now;
+    if (r.batch_left > 0) continue;
+    if (r.is_dirty) flush_is_asked_ = true;
+    if (r.found >= enough) r = Reclaim{};
+  }
+}
+
+void PageCache::begin_batch() {
+  Reclaim& r = reclaim_;
+  const std::int64_t inactive = resident_ - active_blocks_;
+  while (r.share_left == 0) {
+    r.share_left = r.priority > 0 ? inactive >> r.priority : std::max<std::int64_t>(inactive, 1);
+    r.priority = std::max(r.priority - 1, 0);
+  }
+  const std::int64_t most = std::max<std::int64_t>(kReclaimed / parameters_.block, 1);
+  r.batch_left = std::min(r.share_left, most);
+  r.share_left -= r.batch_left;
+  r.is_dirty = true;
+}
+
 // The oldest active ones become the youngest of the others, used or not: nobody has them mapped
 // (shrink_active_list() of mm/vmscan.c).
 void PageCache::deactivate() {
@@ -546,6 +580,7 @@ void PageCache::deactivate() {
 
 void PageCache::evict(const Entry& oldest) {
   if (oldest.file == kElsewhere) {
+    look_at(oldest.blocks, false);
     resident_ -= oldest.blocks;
     return;
   }
@@ -567,6 +602,7 @@ void PageCache::evict(const Entry& oldest) {
   // None of it was moved since, and all of it is clean.
   const Flags row = file.row(oldest.begin, end - oldest.begin);
   if (on_it == end - oldest.begin && leading(row, kState, kCached) == on_it) {
+    look_at(on_it, false);
     goes(oldest.begin, on_it);
     return;
   }
@@ -575,6 +611,7 @@ void PageCache::evict(const Entry& oldest) {
     const std::uint8_t flags = file.flags[at(block)];
     const bool mine = stamps[block] == oldest.stamp && !(flags & kReading);
     const bool stays = mine && (flags & (kDirty | kWriting));
+    if (mine) look_at(1, (flags & kDirty) && !(flags & kWriting));
     if (stays && kept == kNowhere) kept = block;
     if (!stays && kept != kNowhere) {
       keep(file, kept, block - kept);
@@ -660,12 +697,24 @@ void PageCache::mark_dirty(File& file, std::int64_t begin, std::int64_t blocks) 
 }
 
 void PageCache::begin_write_back() {
-  if (dirty_ <= background_) return;
+  if (!goes_on()) return;
   bandwidth_since_ = machine_.now();
   bandwidth_blocks_ = 0;
   writing_back_ = true;
   begin_round();
   write_back();
+}
+
+// What was asked for meanwhile comes when the ratio has been reached (wb_do_writeback() of
+// fs/fs-writeback.c), and is all that is dirty then.
+bool PageCache::goes_on() {
+  if (flush_left_ > 0 && dirty_ > 0) return true;
+  flush_left_ = 0;
+  if (dirty_ > background_) return true;
+  if (!std::exchange(flush_is_asked_, false) || dirty_ == 0) return false;
+  ++counters_.tail_flushes;
+  flush_left_ = dirty_;
+  return true;
 }
 
 void PageCache::begin_round() {
@@ -703,7 +752,7 @@ void PageCache::write_back() {
   while (writing_back_ && machine_.block_layer().outstanding(Op::write) < parameters_.queue_limit) {
     const bool turn_is_over = turn_left_ <= 0 || files_[flushed_]->dirty_blocks == 0;
     if (turn_is_over && round_is_over()) {
-      if (dirty_ <= background_) {
+      if (!goes_on()) {
         writing_back_ = false;
         return;
       }
@@ -753,6 +802,7 @@ bool PageCache::write_some(FileId id) {
   const Place place = places_.find(id, begin, length);
   file.write_back_at = begin + place.blocks;
   turn_left_ -= place.blocks;
+  flush_left_ = std::max<std::int64_t>(flush_left_ - place.blocks, 0);
   start_io(kFlusher, id, Op::write, begin, place);
   return true;
 }

@@ -10,6 +10,9 @@
 //  - since Linux 3.15 (`refaults`) a block that comes back soon after it was evicted is active at
 //    once: soon, if no more were evicted and activated since than are active; until Linux 4.7
 //    (`writes_are_uses`) a write uses a block as a read does;
+//  - who needs room looks at the old end a batch at a time, of one page or a few where memory is
+//    small; since Linux 4.11 (`dirty_tail_is_flushed`) a batch of none but dirty blocks that nobody
+//    writes back has all that is dirty written;
 //  - read-ahead per open file (read_ahead.hpp); it is not begun on a marker while the queue for
 //    reads is congested;
 //  - write-back starts when dirty blocks exceed the background ratio of memory, takes file after
@@ -21,9 +24,9 @@
 //  - a file's blocks get their place on the device when they are first written back, from the file
 //    system that the cache was given: ext4 (ext4.hpp), or `allocation` bytes at a time, one file's
 //    after the other's.
-// Not modelled: the age at which dirty blocks expire (30 s; they are written sooner here), that the
-// kernel may begin to write when it finds dirty blocks only at the old end, folios of many pages,
-// metadata of the file system.
+// Not modelled: the age at which dirty blocks expire (30 s; they are written sooner here), what
+// kernels before 4.11 write when memory is short, that who needs room in a group of version 1 may
+// have to wait for write-back, folios of many pages, metadata of the file system.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +57,7 @@ struct PageCacheParameters {
   bool refaults = false;
   bool writes_are_uses = false;
   bool dirty_go_active = false;
+  bool dirty_tail_is_flushed = false;
   bool misses_open_windows = false;
 };
 
@@ -65,6 +69,7 @@ struct PageCacheCounters {
   std::uint64_t device_write_blocks = 0;
   Nanos read_wait;   // of all processes
   Nanos write_wait;  // held back
+  std::uint64_t tail_flushes = 0;  // of all that was dirty, for what was found at the old end
 };
 
 // A file is read and written by one process. The cache must live until its machine has stopped for
@@ -115,6 +120,16 @@ class PageCache final : private host::IoOwner {
     std::int64_t begin;
     std::int64_t blocks;
   };
+  // How far who needs room has looked at the inactive list: a share of it that doubles until 32
+  // pages have been found, at most 32 at a time (shrink_lruvec() of mm/vmscan.c).
+  struct Reclaim {
+    int priority = kFirstPriority;
+    std::int64_t share_left = 0;  // blocks
+    std::int64_t batch_left = 0;
+    bool is_dirty = true;  // all of this batch so far
+    std::int64_t found = 0;
+    static constexpr int kFirstPriority = 12;
+  };
   struct Io {
     FileId file = 0;
     Op op = Op::read;
@@ -138,6 +153,8 @@ class PageCache final : private host::IoOwner {
   void push(Ring<Entry>& list, File& file, std::int64_t begin, std::int64_t blocks);
   void use(File& file, std::int64_t begin, std::int64_t blocks);
   void make_room(std::int64_t blocks);
+  void look_at(std::int64_t blocks, bool is_unqueued_dirty);
+  void begin_batch();
   void deactivate();
   void evict(const Entry& oldest);
   void keep(File& file, std::int64_t begin, std::int64_t blocks);
@@ -148,6 +165,7 @@ class PageCache final : private host::IoOwner {
   void mark_dirty(File& file, std::int64_t begin, std::int64_t blocks);
   void begin_write_back();
   void write_back();
+  [[nodiscard]] bool goes_on();
   void begin_round();
   [[nodiscard]] bool round_is_over() const;
   bool write_some(FileId id);
@@ -183,6 +201,9 @@ class PageCache final : private host::IoOwner {
   std::vector<host::Process> held_back_;
   std::vector<Nanos> cpu_;  // by process
   bool writing_back_ = false;
+  Reclaim reclaim_;
+  bool flush_is_asked_ = false;
+  std::int64_t flush_left_ = 0;  // blocks, of those that were dirty when it began
   FileId flushed_ = 0;  // the file whose turn it is
   std::int64_t turn_left_ = 0;
   Nanos round_begin_;

@@ -26,6 +26,7 @@ from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.experiments.this_machine import memory_bench, plain, write_profile
 from harness.paths import Project
+from harness.system.filesystems import COMMIT_S, PLAIN
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
@@ -132,7 +133,9 @@ def _simulated(
     dirty_ratio = float(point["dirty_ratio"]) * int(point["page_cache_bytes"]) / cache_bytes
     name = f"{slowdown:g}-{point['point']}"
     device = devices[str(point["device"])]
-    host = _host(project, faster, name, device, min(dirty_ratio, 1.0))
+    size_bytes = real.needed_bytes(Cell.read(point))
+    ext4 = _ext4(size_bytes, slowdown)
+    host = _host(project, faster, name, device, min(dirty_ratio, 1.0), ext4)
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=str(point["device"])))
         results = [
@@ -144,10 +147,22 @@ def _simulated(
                 cache_bytes,
                 slowdown,
                 kernel.EMULATED,
+                size_bytes,
             )
             for order in range(_ORDERS)
         ]
     return pd.DataFrame([model.metrics(result) for result in results])
+
+
+def _ext4(size_bytes: int, slowdown: float) -> dict[str, object]:
+    """What the run's file system of that size is, in the device's time."""
+    commit_s = max(round(COMMIT_S * slowdown), 1) / slowdown
+    return {
+        "discard": plain("none"),
+        "recent_allocator": plain(True),
+        "commit_interval": plain(f"{round(commit_s * 1000)} ms"),
+        "journal": plain(f"{PLAIN.journal_bytes_in(size_bytes)} B"),
+    }
 
 
 def _measured_cpu(project: Project, table: pd.DataFrame) -> dict[str, float]:
@@ -217,8 +232,9 @@ def _host(
     name: str,
     device: str,
     dirty_ratio: float = 1.0,
+    ext4: Mapping[str, object] | None = None,
 ) -> Path:
-    """A host profile of this machine, with these CPU times (ns)."""
+    """A host profile of this machine, with these CPU times (ns), and a file system if given."""
 
     def measured(key: str) -> dict[str, str]:
         return {"value": f"{round(cpu[key])} ns", "fitted": "to this machine, without a device"}
@@ -238,7 +254,8 @@ def _host(
                 "copy_tuple_cpu": measured("copy_tuple_cpu"),
                 "output_cpu": measured("output_cpu"),
                 "table_rate": plain("100 GB/s"),
-            }
+            },
+            **({"ext4": ext4} if ext4 else {}),
         },
     )
 

@@ -110,13 +110,14 @@ def simulate(
     page_cache_bytes: int = 0,
     slowdown: float = 1.0,
     version: kernel.Version = _KERNEL,
+    file_system_bytes: int = 0,
 ) -> dict[str, Any]:
     """`_core.run_sort_merge_joins` of that many clients on that stack.
 
     Of the cell count clients, size_ratio_to_paper (memory shrinks with the tables) and repetition.
     The page cache is what the host profile says, less what the clients take, unless it is given.
     `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
-    `version`: of the kernel.
+    `version`: of the kernel. `file_system_bytes`: from the device's beginning on; 0: all of it.
     Raises BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
     host = stack.host
@@ -156,7 +157,7 @@ def simulate(
         spec,
         v.clients,
         cancel,
-        _file_system(stack, v.size_ratio_to_paper),
+        _file_system(stack, v.size_ratio_to_paper, file_system_bytes),
     )
 
 
@@ -184,8 +185,10 @@ def _begin_bytes(stack: ModelledStack) -> int:
     return int(capacity_bytes * begin_ratio) // _SECTOR_BYTES * _SECTOR_BYTES
 
 
-def _file_system(stack: ModelledStack, size_ratio: float) -> _core.Ext4Parameters | None:
-    """ext4 over the whole device, if the host's profile says what it does there.
+def _file_system(
+    stack: ModelledStack, size_ratio: float, size_bytes: int
+) -> _core.Ext4Parameters | None:
+    """ext4, if the host's profile says what it does there.
 
     The journal and the time between two of its commits shrink with the tables: they take a part of
     the sort's time.
@@ -193,14 +196,20 @@ def _file_system(stack: ModelledStack, size_ratio: float) -> _core.Ext4Parameter
     ext4 = stack.host.ext4
     if ext4 is None:
         return None
+    recent = ext4.recent_allocator.value
+    size_bytes = size_bytes or stack.device.parameters.capacity.value
     return _core.Ext4Parameters(
         cache_block_bytes=postgres_sort.BLOCK_BYTES,
         discard=ext4.discard.value,
         commit_ns=max(int(ext4.commit_interval.value * size_ratio), 1),
         journal_bytes=max(int(ext4.journal.value * size_ratio), _LEAST_JOURNAL_BYTES),
+        size_bytes=size_bytes,
         occupied_bytes=_begin_bytes(stack),
         times=True,
-        recent=ext4.recent_allocator.value,
+        recent=recent,
+        stream_goals=(
+            kernel.stream_goals(size_bytes, stack.host.parameters.cores.value) if recent else 1
+        ),
     )
 
 

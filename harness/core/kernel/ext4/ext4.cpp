@@ -27,8 +27,10 @@ void count_length(Lengths& lengths, std::int64_t blocks) {
 }
 
 // In whole blocks of the page cache.
-std::int64_t blocks_of(const Machine& machine, Bytes cache_block) {
-  return machine.device().capacity() / cache_block * (cache_block / kBlock);
+std::int64_t blocks_of(const Machine& machine, const Parameters& p) {
+  const Bytes whole = p.size > Bytes{0} ? p.size : machine.device().capacity();
+  require(whole <= machine.device().capacity(), "ext4, size: larger than the device");
+  return whole / p.cache_block * (p.cache_block / kBlock);
 }
 
 const Parameters& checked(const Parameters& p) {
@@ -51,7 +53,7 @@ Ext4::Ext4(Machine& machine, const Parameters& p)
     : machine_(machine),
       parameters_(checked(p)),
       per_cache_block_(p.cache_block / kBlock),
-      groups_(blocks_of(machine, p.cache_block), kPerGroup),
+      groups_(blocks_of(machine, p), kPerGroup),
       allocator_(groups_, p.rules),
       group_changed_(at(groups_.count())),
       group_freed_(at(groups_.count())) {
@@ -67,7 +69,7 @@ void Ext4::lay_out(const Parameters& p) {
     const std::int64_t blocks = std::min(kMetadataPerFlexGroup, groups_.free_in(group));
     groups_.take({group * kPerGroup, blocks});
   }
-  BlockNumber begin = groups_.group_of(blocks_of(machine_, p.cache_block) / 2) * kPerGroup;
+  BlockNumber begin = groups_.group_of(blocks_of(machine_, p) / 2) * kPerGroup;
   while (groups_.free_from(begin, 1) == 0) ++begin;  // behind metadata
   journal_ = {begin, journal_blocks};
   for (std::int64_t left = journal_blocks; left > 0;) {

@@ -41,6 +41,7 @@ struct Parameters {
   Bytes preallocation;
   bool preallocate_again = false;
   Bytes journal{128 * 1024 * 1024};
+  Bytes size;
   Bytes occupied;
   bool times = false;
   Bytes occupied_piece;
@@ -66,7 +67,7 @@ struct Counters {
 
 class Ext4 final : public FileSystem, private host::IoOwner {
  public:
-  // As large as the machine's device. Throws OperatingError for parameters that make none.
+  // Throws OperatingError for parameters that make none.
   Ext4(host::Machine& machine, const Parameters& parameters);
 
   void create(FileId file) override;
