@@ -127,22 +127,20 @@ def _simulated(
     average in the runs.
     """
     point = repetitions.iloc[0].to_dict()
-    slowdown = float(point["slowdown"])
+    cell, query, slowdown = Cell.read(point), _query(point), float(point["slowdown"])
+    size_bytes = real.needed_bytes(cell)
     faster = {name: ns / slowdown for name, ns in cpu.items()}
     cache_bytes = round(repetitions.page_cache_filled_mean_bytes.mean())
-    dirty_ratio = float(point["dirty_ratio"]) * int(point["page_cache_bytes"]) / cache_bytes
-    name = f"{slowdown:g}-{point['point']}"
-    device = devices[str(point["device"])]
-    size_bytes = real.needed_bytes(Cell.read(point))
-    ext4 = _ext4(size_bytes, slowdown)
-    host = _host(project, faster, name, device, min(dirty_ratio, 1.0), ext4)
+    dirty_ratio = min(cell.dirty_ratio * cell.page_cache_bytes / cache_bytes, 1.0)
+    name, device = f"{slowdown:g}-{point['point']}", devices[cell.device]
+    host = _host(project, faster, name, device, dirty_ratio, _ext4(size_bytes, slowdown))
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
-        machine = bench.stack(DeviceRequest(device=str(point["device"])))
+        machine = bench.stack(DeviceRequest(device=cell.device))
         results = [
             model.simulate(
                 machine,
-                _query(point),
-                replace(Cell.read(point), repetition=order, size_ratio_to_paper=1.0),
+                query,
+                replace(cell, repetition=order, size_ratio_to_paper=1.0),
                 bench.cancel,
                 cache_bytes,
                 slowdown,
