@@ -68,6 +68,21 @@ def test_the_trace_is_bounded_and_has_every_nth_request() -> None:
     assert {0, 1} <= set(trace["op"])
 
 
+def test_a_file_system_of_its_own_size_lies_at_the_disks_beginning() -> None:
+    p, b = parameters(clients=[2], work_mems=["4 MiB"]), bench()
+    point = next(x for x in grid.points(p, ["hdd"], what_if=False))
+    cell = grid.Cell.of(point)
+    assert p.tables is not None
+    tables = model.relations(p.tables, cell.size_ratio_to_paper)
+    query = model.Query("9.4", tables, cell.work_mem_bytes)
+    size_bytes, ends_bytes = 4 << 30, []
+    for given in (size_bytes, 0):
+        stack = b.stack(DeviceRequest(device="hdd", overrides={"file_system_begin": "0.0"}))
+        found = model.simulate(stack, query, cell, b.cancel, file_system_bytes=given)
+        ends_bytes.append(512 * max(found["trace"]["lba"]))
+    assert ends_bytes[0] < size_bytes < ends_bytes[1]
+
+
 # What PostgreSQL itself says of these (trace_sort, its source's comments): not this code's output.
 
 
