@@ -440,7 +440,7 @@ def merge_plan(name: str, order: int, runs: int) -> tuple:
 class PageCacheParameters:
     """The kernel's page cache; see core/kernel/page_cache.hpp."""
 
-    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False, misses_open_windows: bool = False) -> None:
+    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False, dirty_tail_is_flushed: bool = False, misses_open_windows: bool = False) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -458,6 +458,7 @@ class PageCacheParameters:
         refaults: a block that comes back soon is active, since Linux 3.15
         writes_are_uses: as reads are, until Linux 4.7
         dirty_go_active: where the oldest block is dirty, since Linux 4.11; to the young end before
+        dirty_tail_is_flushed: all that is dirty is, where only such blocks are found, since Linux 4.11
         misses_open_windows: of read-ahead, and continue none, since Linux 6.11
         """
 
@@ -468,7 +469,7 @@ class PageCacheParameters:
 class Ext4Parameters:
     """ext4 under temporary files; see core/kernel/ext4/ext4.hpp."""
 
-    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, occupied_bytes: int = 0, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
+    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, size_bytes: int = 0, occupied_bytes: int = 0, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -478,6 +479,7 @@ class Ext4Parameters:
         preallocation_bytes: of each new file; 0: none
         preallocate_again: a file that has used up what it was given is given as much again
         journal_bytes: in the middle of the device
+        size_bytes: from the device's beginning on; 0: as large as that
         occupied_bytes: other files, from the beginning on, which stay
         times: a write changes its file's times: the next commit has its inode
         occupied_piece_bytes: these lie everywhere instead, in pieces of this size; 0: in one

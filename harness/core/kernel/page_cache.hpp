@@ -67,8 +67,8 @@ struct PageCacheCounters {
   std::uint64_t written_blocks = 0;  // by writers
   std::uint64_t device_read_blocks = 0;
   std::uint64_t device_write_blocks = 0;
-  Nanos read_wait;   // of all processes
-  Nanos write_wait;  // held back
+  Nanos read_wait;                 // of all processes
+  Nanos write_wait;                // held back
   std::uint64_t tail_flushes = 0;  // of all that was dirty, for what was found at the old end
 };
 
@@ -204,7 +204,7 @@ class PageCache final : private host::IoOwner {
   Reclaim reclaim_;
   bool flush_is_asked_ = false;
   std::int64_t flush_left_ = 0;  // blocks, of those that were dirty when it began
-  FileId flushed_ = 0;  // the file whose turn it is
+  FileId flushed_ = 0;           // the file whose turn it is
   std::int64_t turn_left_ = 0;
   Nanos round_begin_;
   FileId round_last_ = 0;  // behind which the list ends
