@@ -70,7 +70,7 @@ def test_the_trace_is_bounded_and_has_every_nth_request() -> None:
 
 def test_a_file_system_of_its_own_size_lies_at_the_disks_beginning() -> None:
     p, b = parameters(clients=[2], work_mems=["4 MiB"]), bench()
-    point = next(x for x in grid.points(p, ["hdd"], what_if=False))
+    [point] = grid.points(p, ["hdd"], what_if=False)
     cell = grid.Cell.of(point)
     assert p.tables is not None
     tables = model.relations(p.tables, cell.size_ratio_to_paper)

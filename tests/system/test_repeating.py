@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from harness.system import repeating
 
 INTERVAL_S = 0.01
@@ -31,10 +33,10 @@ def test_it_is_done_again_until_the_block_ends() -> None:
 def test_a_block_that_ends_at_once_or_by_an_error_waits_for_no_interval() -> None:
     calls: list[int] = []
     began = time.monotonic()
-    try:
-        with repeating.every(60, lambda: calls.append(1), name="again"):
-            raise LookupError
-    except LookupError:
-        pass
+    with (
+        pytest.raises(LookupError),
+        repeating.every(60, lambda: calls.append(1), name="again"),
+    ):
+        raise LookupError
     assert not calls
     assert time.monotonic() - began < 30

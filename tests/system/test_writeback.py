@@ -34,6 +34,15 @@ def place() -> Iterator[Path]:
             loops.detach(file)
 
 
+@pytest.fixture
+def throttle(place: Path) -> Path:
+    """The setting that says after how long a read write-back is throttled."""
+    setting = Path("/sys/dev/block") / place.name / "queue/wbt_lat_usec"
+    if not setting.is_file():
+        pytest.skip("this kernel does not throttle write-back")
+    return setting
+
+
 def bounded_bytes(place: Path) -> int:
     return int((place / "max_bytes").read_text())
 
@@ -57,14 +66,13 @@ def test_a_bound_is_kept_and_lifted(place: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "dirty-limit"]
 
 
-def test_the_end_of_a_bound_leaves_the_throttle_as_it_is(place: Path) -> None:
-    setting = Path("/sys/dev/block") / place.name / "queue/wbt_lat_usec"
-    if not (setting.is_file() and (place / "max_bytes").exists()):
-        pytest.skip("this kernel does not throttle write-back, or cannot bound it")
+def test_the_end_of_a_bound_leaves_the_throttle_as_it_is(place: Path, throttle: Path) -> None:
+    if not (place / "max_bytes").exists():
+        pytest.skip("this kernel cannot bound a device")
     writeback.do_not_throttle(place.name)
     with writeback.limited(place.name, LIMIT_BYTES):
         pass
-    assert setting.read_text().strip() == "0"
+    assert throttle.read_text().strip() == "0"
 
 
 def test_without_a_bound_nothing_is_changed(place: Path) -> None:
@@ -73,18 +81,15 @@ def test_without_a_bound_nothing_is_changed(place: Path) -> None:
         assert (place / "max_ratio").read_text() == before
 
 
-def test_a_throttle_is_taken_off_and_put_back(place: Path) -> None:
-    setting = Path("/sys/dev/block") / place.name / "queue/wbt_lat_usec"
-    if not setting.is_file():
-        pytest.skip("this kernel does not throttle write-back")
+def test_a_throttle_is_taken_off_and_put_back(place: Path, throttle: Path) -> None:
     # The kernel's own value, which follows whether the device spins: a loop device that was here
     # before, and was told that it does, may have the value of one that does not.
     writeback.lift(place.name)
-    before = setting.read_text()
+    before = throttle.read_text()
     writeback.do_not_throttle(place.name)
-    assert setting.read_text().strip() == "0"
+    assert throttle.read_text().strip() == "0"
     writeback.lift(place.name)
-    assert setting.read_text() == before
+    assert throttle.read_text() == before
 
 
 def test_a_device_that_has_gone_is_no_error() -> None:
