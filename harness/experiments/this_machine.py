@@ -19,6 +19,7 @@ from harness.devices.profiles import load_device
 from harness.experiments.read_ahead import READ_AHEAD_KIB
 from harness.paths import Project
 from harness.system.files import write_atomically
+from harness.system.filesystems import PLAIN
 from harness.tiers.hardware import HardwareBench
 
 _BACKGROUND: Final = 0.5
@@ -50,6 +51,24 @@ def memory_bench() -> Iterator[HardwareBench]:
 def plain(value: object) -> dict[str, object]:
     """A profile's value that is this machine's."""
     return {"value": value, "source": "this machine"}
+
+
+def ext4_of(
+    *, size_bytes: int, discard: str, commit_s: float, slowdown: float
+) -> dict[str, object]:
+    """A host profile's section `ext4`: a file system of that size on a device that takes `slowdown`
+    times its own time, seen in that time.
+
+    `commit_s`: that the device's user asks for, in the device's time; the kernel's is in whole
+    seconds of the clock.
+    """
+    by_clock_s = max(round(commit_s * slowdown), 1)
+    return {
+        "discard": plain(discard),
+        "recent_allocator": plain(True),
+        "commit_interval": plain(f"{round(by_clock_s / slowdown * 1000)} ms"),
+        "journal": plain(f"{PLAIN.journal_bytes_in(size_bytes)} B"),
+    }
 
 
 def write_profile(

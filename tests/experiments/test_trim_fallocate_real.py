@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from conftest import REPOSITORY, cleaning_alone, on_time, open_folder
 
 from harness.dbms import postgres, temp_files
 from harness.dbms.server_memory import ServerMemory
+from harness.devices.profiles import load_host
 from harness.errors import (
     BadParameter,
     DataCorrupted,
@@ -32,7 +34,7 @@ from harness.errors import (
     UnknownName,
 )
 from harness.experiments.base import Measurement
-from harness.experiments.trim_fallocate import agreement, grid, queries, real
+from harness.experiments.trim_fallocate import agreement, grid, hash_batches, queries, real
 from harness.paths import Project
 from harness.probes import bpftrace, extents, scripts
 from harness.runs import cleaning
@@ -42,6 +44,7 @@ from harness.tiers.hardware import HardwareBench
 from harness.workloads import tpch_tables
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
+MX500 = "crucial_mx500_250gb"
 CELL = grid.Cell(
     device="file",
     device_bytes=192 << 20,
@@ -110,21 +113,43 @@ def check_discards(found: dict[str, Any]) -> None:
     assert found["trim_latency_mean_us"] > 0
 
 
-@pytest.mark.usefixtures("nothing_left")
-def test_the_agreement_measures_the_server_in_memory(raw: Path) -> None:
-    raw.mkdir(exist_ok=True)
-    project = cast(Project, SimpleNamespace(raw=raw))
-    # Whatever drive a point was measured on.
-    point = replace(CELL, device="mx500", trim="discard", preallocation_bytes=1 << 20).values
-    found = agreement._measured_pace(project, point)
-    assert found.partition_s > 0
-    assert found.join_s > 0
-
-
 def test_the_agreement_names_the_repetition_that_is_farthest_off() -> None:
     orders = [{"repetition_waf_ratio": [1.0, waf]} for waf in (1.8, 2.0, 4.0)]
     assert agreement._worst_waf({"repetition_waf_ratio": [1.1, 1.6]}, orders) == 0.8
     assert agreement._worst_waf({"repetition_waf_ratio": [1.3, 1.6]}, orders) == 1.3
+
+
+def measured(**changes: Any) -> dict[str, Any]:
+    """A point as a run of it is recorded, with the server runnable for 2 and 3 s by the clock."""
+    slowdown = 4.0
+    times = {"partition_runnable_s": 2 / slowdown, "join_runnable_s": 3 / slowdown}
+    return {**CELL.values, **times, "point": "0", "slowdown": slowdown, **changes}
+
+
+def test_the_model_has_the_server_s_time_from_the_run(tmp_path: Path) -> None:
+    project = cast(Project, SimpleNamespace(profiles=PROFILES, build=tmp_path))
+    point = measured(queries_per_repetition=2, commit_s=0.3)
+    host = load_host(tmp_path, agreement._host(project, MX500, point).stem)
+    assert host.hash_join is not None
+    assert host.ext4 is not None
+    rows = CELL.scale_factor * (hash_batches.ORDERS.rows + hash_batches.LINEITEM.rows)
+    for ns, clock_s in (
+        (host.hash_join.partition_tuple_cpu.value, 2),
+        (host.hash_join.build_tuple_cpu.value, 3),
+        (host.hash_join.probe_tuple_cpu.value, 3),
+    ):
+        assert ns * rows * 2 * 4 == pytest.approx(clock_s * 1e9, rel=0.01)
+    # 1.2 s of the clock are 1 s to the kernel.
+    assert host.ext4.commit_interval.value == 250_000_000
+
+
+def test_a_run_that_does_not_say_how_long_its_server_was_runnable_is_refused() -> None:
+    assert agreement.runnable_s(measured(), "join") == 0.75
+    with pytest.raises(BadParameter, match="run it again"):
+        agreement.runnable_s(measured(join_runnable_s=math.nan), "join")
+    old = {name: value for name, value in measured().items() if name != "join_runnable_s"}
+    with pytest.raises(BadParameter, match="run it again"):
+        agreement.runnable_s(old, "join")
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +166,11 @@ def test_a_cell_takes_its_time_apart_and_counts(raw: Path, grown: Measurement) -
     assert found["partition_s"] + found["join_s"] == pytest.approx(found["elapsed_s"])
     assert 0 < found["partition_s"] < found["elapsed_s"]
     assert found["settle_s"] >= 0
+    # The server sleeps while a file answers, and works for most of so small a join.
+    for phase in ("partition", "join"):
+        assert (
+            0.2 * found[f"{phase}_s"] < found[f"{phase}_runnable_s"] <= 1.01 * found[f"{phase}_s"]
+        )
     assert [found["first_elapsed_s"], found["last_elapsed_s"]] == series["repetition_elapsed_s"]
     # A pair of files for each batch but the first, which needs none. From PostgreSQL 18 on
     # there are fewer: ExecChooseHashTableSize counts the files' buffers as memory, too.
@@ -209,13 +239,15 @@ def test_other_workloads_spill_too(raw: Path, bench: HardwareBench, workload: st
 
 
 def test_a_plan_that_is_not_the_one_is_refused() -> None:
-    heard = queries.Heard(1, [8192])
+    heard = queries.Heard()
+    heard.note("temporary file: path base/pgsql_tmp/pgsql_tmp1.0, size 8192", os.getpid())
+    assert heard.file_bytes == [8192]
     join = queries.find("hash_join")
     with pytest.raises(DataCorrupted, match="is a Merge Join, not a Hash Join"):
-        queries._check({"Node Type": "Merge Join"}, join, heard)
+        queries._checked({"Node Type": "Merge Join"}, join, heard)
     other = {"Node Type": "Hash", "Plans": [{"Relation Name": "lineitem"}]}
     with pytest.raises(DataCorrupted, match="does not hash the table orders"):
-        queries._check({"Node Type": "Hash Join", "Plans": [other]}, join, heard)
+        queries._checked({"Node Type": "Hash Join", "Plans": [other]}, join, heard)
     with pytest.raises(UnknownName, match="hash_join"):
         queries.find("hash_joint")
 
@@ -330,6 +362,7 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from harness.dbms.server_memory import ServerMemory
+from harness.devices.profiles import load_host
 from harness.experiments.base import Measurement
 from harness.experiments.trim_fallocate import real
 from harness.experiments.trim_fallocate.grid import Cell

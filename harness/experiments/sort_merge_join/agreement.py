@@ -24,9 +24,9 @@ from harness.experiments.sort_merge_join import model, real
 from harness.experiments.sort_merge_join.grid import Cell
 from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
-from harness.experiments.this_machine import memory_bench, plain, write_profile
+from harness.experiments.this_machine import ext4_of, memory_bench, plain, write_profile
 from harness.paths import Project
-from harness.system.filesystems import COMMIT_S, PLAIN
+from harness.system.filesystems import COMMIT_S
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 
@@ -133,7 +133,8 @@ def _simulated(
     cache_bytes = round(repetitions.page_cache_filled_mean_bytes.mean())
     dirty_ratio = min(cell.dirty_ratio * cell.page_cache_bytes / cache_bytes, 1.0)
     name, device = f"{slowdown:g}-{point['point']}", devices[cell.device]
-    host = _host(project, faster, name, device, dirty_ratio, _ext4(size_bytes, slowdown))
+    ext4 = ext4_of(size_bytes=size_bytes, discard="none", commit_s=COMMIT_S, slowdown=slowdown)
+    host = _host(project, faster, name, device, dirty_ratio, ext4)
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=cell.device))
         results = [
@@ -150,17 +151,6 @@ def _simulated(
             for order in range(_ORDERS)
         ]
     return pd.DataFrame([model.metrics(result) for result in results])
-
-
-def _ext4(size_bytes: int, slowdown: float) -> dict[str, object]:
-    """What the run's file system of that size is, in the device's time."""
-    commit_s = max(round(COMMIT_S * slowdown), 1) / slowdown
-    return {
-        "discard": plain("none"),
-        "recent_allocator": plain(True),
-        "commit_interval": plain(f"{round(commit_s * 1000)} ms"),
-        "journal": plain(f"{PLAIN.journal_bytes_in(size_bytes)} B"),
-    }
 
 
 def _measured_cpu(project: Project, table: pd.DataFrame) -> dict[str, float]:

@@ -1,25 +1,27 @@
 """The trim x fallocate matrix, simulated against emulated: the modelled ext4 beside the real one.
 
 What is compared is what the file system decides: into how many extents the temporary files fall,
-how many TRIMs their end costs, what the drive's flash makes of it, and how long it takes. What the
-server needs for itself is measured here, with its temporary files in memory.
+how many TRIMs their end costs, what the drive's flash makes of it, and how long it takes. The model
+is given for how long the server was runnable in each phase of the run (`partition_runnable_s` and
+`join_runnable_s`): what it slept is the drive's, and the model's to tell.
 """
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Runs
 from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
-from harness.experiments.this_machine import memory_bench, plain, write_profile
-from harness.experiments.trim_fallocate import hash_batches, model, real
+from harness.experiments.this_machine import ext4_of, plain, write_profile
+from harness.experiments.trim_fallocate import hash_batches, model
 from harness.experiments.trim_fallocate.grid import Cell
 from harness.paths import Project
 from harness.tiers.base import DeviceRequest
@@ -32,9 +34,6 @@ _COMPARED: Final = (
 _WAF: Final = "repetition_waf_ratio"
 _ORDERS: Final = 9
 """Of tuples."""
-
-_IN_MEMORY: Final = 3
-"""Runs in memory, of which the median counts."""
 
 _VALUES: Final = (
     "device",
@@ -71,10 +70,9 @@ def beside(runs: Runs, **options: Any) -> Beside:
         devices = {name: bench.profile_name(name) for name in bench.devices}
     results = here_or_published(runs, results)
     points = results.table[results.table.workload == "hash_join"].to_dict("records")
-    pace = _measured_pace(runs.project, points[0])
     rows, model_of = [], {}
     for point in points:
-        orders, found = _simulated(runs.project, devices, point, pace)
+        orders, found = _simulated(runs.project, devices, point)
         median = Measurement(orders.median().to_dict(), _median(found))
         model_of[str(point["point"])] = Cell.read(point), median
         row = {name: point[name] for name in _VALUES}
@@ -112,51 +110,14 @@ def _text(counts: Any) -> str:
     return " ".join(map(str, whole))
 
 
-@dataclass(frozen=True)
-class _Pace:
-    """The server's own time of one join, in s of the clock."""
-
-    partition_s: float
-    join_s: float
-
-
-def _measured_pace(project: Project, point: Mapping[str, Any]) -> _Pace:
-    """That of the same server here, its temporary files on a file system in memory: medians."""
-    cell = replace(
-        Cell.read(point),
-        device="file",
-        trim="none",
-        preallocation_bytes=0,
-        give_back=False,
-        repetitions=1,
-        page_cache_bytes=1 << 30,
-        dirty_ratio=0.2,
-        commit_s=5.0,
-    )
-    found = []
-    with memory_bench() as bench:
-        for _ in range(_IN_MEMORY):
-            run = real.run_point(cell, bench, project.raw)
-            if run.block_trace is not None:
-                run.block_trace.unlink()
-            found.append(_Pace(float(run.metrics["partition_s"]), float(run.metrics["join_s"])))
-    return _Pace(
-        partition_s=statistics.median(run.partition_s for run in found),
-        join_s=statistics.median(run.join_s for run in found),
-    )
-
-
 def _simulated(
-    project: Project, devices: dict[str, str], point: Mapping[str, Any], pace: _Pace
+    project: Project, devices: dict[str, str], point: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, list[Mapping[str, Any]]]:
-    """The point's metrics and series in virtual time, for each order of tuples.
-
-    In the device's time the server is `slowdown` times faster than by the clock.
-    """
+    """The point's metrics and series in virtual time, for each order of tuples."""
     cell = replace(
         Cell.read(point), size_ratio_to_paper=1.0, shared_buffers_bytes=0, occupied_ratio=0.0
     )
-    host = _host(project, devices[cell.device], point, pace)
+    host = _host(project, devices[cell.device], point)
     with SimulatedBench(project.profiles, devices, str(host)) as bench:
         machine = bench.stack(DeviceRequest(device=cell.device))
         results = [
@@ -175,17 +136,18 @@ def _simulated(
     return pd.DataFrame(rows), [model.series(run, cell) for run in runs]
 
 
-def _host(project: Project, device: str, point: Mapping[str, Any], pace: _Pace) -> Path:
-    """A host profile of this machine, for a drive of that profile."""
-    scale = float(point["scale_factor"])
-    slowdown = float(point["slowdown"])
-    rows = scale * (hash_batches.ORDERS.rows + hash_batches.LINEITEM.rows) * slowdown
-    partition_ns = pace.partition_s * 1e9 / rows
-    join_ns = pace.join_s * 1e9 / rows
+def _host(project: Project, device: str, point: Mapping[str, Any]) -> Path:
+    """A host profile of this machine as it was in that run, for a drive of that profile.
+
+    Raises BadParameter if the run does not say for how long its server was runnable.
+    """
+    rows = float(point["scale_factor"]) * (hash_batches.ORDERS.rows + hash_batches.LINEITEM.rows)
+    each_query = rows * int(point["queries_per_repetition"])
+    partition_ns, join_ns = (
+        runnable_s(point, phase) * 1e9 / each_query for phase in ("partition", "join")
+    )
     cache_bytes = int(point["page_cache_bytes"])
     memory_bytes = cache_bytes + int(point["work_mem_bytes"])
-    commit_s = max(round(float(point["commit_s"]) * slowdown), 1) / slowdown
-
     return write_profile(
         project,
         f"hash-join-{point['point']}",
@@ -202,14 +164,28 @@ def _host(project: Project, device: str, point: Mapping[str, Any], pace: _Pace) 
                 "reopen_cpu": plain("0 ns"),
                 "heap_rate": plain("100 GB/s"),
             },
-            "ext4": {
-                "discard": plain("asynchronous"),
-                "recent_allocator": plain(True),
-                "commit_interval": plain(f"{round(commit_s * 1000)} ms"),
-                "journal": plain("64 MiB"),
-            },
+            "ext4": ext4_of(
+                size_bytes=int(point["device_bytes"]),
+                discard="asynchronous",
+                commit_s=float(point["commit_s"]),
+                slowdown=float(point["slowdown"]),
+            ),
         },
     )
+
+
+def runnable_s(point: Mapping[str, Any], phase: str) -> float:
+    """For how long a repetition's server was runnable in that phase, in s of the device's time.
+
+    Raises BadParameter if the run does not say: its kernel does not count it, or it is older.
+    """
+    found = float(point.get(f"{phase}_runnable_s", math.nan))
+    if math.isnan(found):
+        raise BadParameter(
+            "this run does not say for how long its server was runnable: run it again, on a "
+            "kernel that has /proc/self/schedstat (CONFIG_SCHED_INFO)"
+        )
+    return found
 
 
 AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside)

@@ -8,12 +8,14 @@ one of them is read, closed and deleted, and the server says so (log_temp_files)
 is the partition phase, what comes after is the join phase; so reading that one file counts to the
 former. Sorts and hash aggregation have a file for all of their runs, which goes at the end: their
 second phase is next to nothing.
+
+Of each phase it is taken, too, for how long the server's process was runnable: the rest is what it
+waited for the drive.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,8 +23,9 @@ from typing import Any, Final
 
 import psycopg
 
-from harness.dbms import watched
+from harness.dbms import server_time, watched
 from harness.dbms.postgres import Server
+from harness.dbms.server_time import Moment
 from harness.errors import DataCorrupted, HarnessError, UnknownName
 
 _FILE: Final = re.compile(r"temporary file: .* size (\d+)")
@@ -66,15 +69,15 @@ WORKLOADS: Final = {
 
 @dataclass
 class Heard:
-    """Sizes of deleted temp files as the server named them, and the first's time (boot, ns)."""
+    """Sizes of deleted temp files as the server named them, and when it named the first."""
 
-    first_ns: int = 0
+    first: Moment | None = None
     file_bytes: list[int] = field(default_factory=list)
 
-    def note(self, message: str) -> None:
-        """A message of the server."""
+    def note(self, message: str, pid: int) -> None:
+        """A message of the server's process that has this number."""
         if found := _FILE.search(message):
-            self.first_ns = self.first_ns or now_ns()
+            self.first = self.first or server_time.moment(pid)
             self.file_bytes.append(int(found[1]))
 
 
@@ -82,6 +85,7 @@ class Heard:
 class QueryRun:
     """What one run took; times are of CLOCK_BOOTTIME, in ns.
 
+    `partition_runnable_ns`, `join_runnable_ns`: of each phase, see `Moment.runnable_since`.
     `batches`: of the hash join, or of the hash aggregate; 0 for others. Bytes read are None where
     no plan tells them.
     """
@@ -89,6 +93,8 @@ class QueryRun:
     begin_ns: int
     partitioned_ns: int
     end_ns: int
+    partition_runnable_ns: int | None
+    join_runnable_ns: int | None
     rows: int | None
     batches: int
     file_bytes: list[int]
@@ -101,11 +107,6 @@ def find(name: str) -> Workload:
     if name not in WORKLOADS:
         raise UnknownName("workload", name, WORKLOADS)
     return WORKLOADS[name]
-
-
-def now_ns() -> int:
-    """The time that the probes have."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def run(
@@ -125,7 +126,8 @@ def run(
     with server.connect() as connection, ThreadPoolExecutor(1) as pool:
         for name, value in _settings(workload, work_mem_bytes, server.number).items():
             connection.execute(f"SET {name} = '{value}'")
-        connection.add_notice_handler(lambda notice: heard.note(notice.message_primary or ""))
+        pid = connection.info.backend_pid
+        connection.add_notice_handler(lambda notice: heard.note(notice.message_primary or "", pid))
         future = pool.submit(_run, connection, workload, heard)
         try:
             watched.wait_for([future], server, is_cancelled, watch, full=_FULL)
@@ -150,19 +152,22 @@ def _run(connection: psycopg.Connection[Any], workload: Workload, heard: Heard) 
     statement = workload.statement
     if workload.node:
         statement = f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}"
-    begin_ns = now_ns()
+    pid = connection.info.backend_pid
+    begin = server_time.moment(pid)
     cursor = connection.execute(statement)
-    end_ns = now_ns()
+    end = server_time.moment(pid)
     plan = cursor.fetchone()[0][0]["Plan"] if workload.node else {}  # type: ignore[index]
-    _check(plan, workload, heard)
+    partitioned = _checked(plan, workload, heard)
     if workload.undo:
         connection.execute(workload.undo)
     written = plan.get("Temp Written Blocks")
     read = plan.get("Temp Read Blocks")
     return QueryRun(
-        begin_ns=begin_ns,
-        partitioned_ns=heard.first_ns,
-        end_ns=end_ns,
+        begin_ns=begin.at_ns,
+        partitioned_ns=partitioned.at_ns,
+        end_ns=end.at_ns,
+        partition_runnable_ns=partitioned.runnable_since(begin),
+        join_runnable_ns=end.runnable_since(partitioned),
         rows=int(plan["Actual Rows"]) if plan else None,
         batches=_batches(plan),
         file_bytes=heard.file_bytes,
@@ -171,13 +176,15 @@ def _run(connection: psycopg.Connection[Any], workload: Workload, heard: Heard) 
     )
 
 
-def _check(plan: dict[str, Any], workload: Workload, heard: Heard) -> None:
+def _checked(plan: dict[str, Any], workload: Workload, heard: Heard) -> Moment:
+    """When the first file was deleted, of a query that is the one to be studied."""
     if workload.node and plan["Node Type"] != workload.node:
         raise DataCorrupted(f"the plan is a {plan['Node Type']}, not a {workload.node}")
     if workload.node == "Hash Join" and _below(plan, "Hash").get("Relation Name") != "orders":
         raise DataCorrupted("the plan does not hash the table orders")
-    if not heard.file_bytes:
+    if heard.first is None:
         raise HarnessError("nothing was spilled: use less work_mem_bytes or a larger scale_factor")
+    return heard.first
 
 
 def _below(plan: dict[str, Any], node: str) -> dict[str, Any]:

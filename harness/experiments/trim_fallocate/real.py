@@ -292,6 +292,27 @@ def _times(
         "settle_s": statistics.fmean(settle),
         "first_elapsed_s": elapsed[0],
         "last_elapsed_s": elapsed[-1],
+        **_runnable(repetitions, device),
+    }
+
+
+def _runnable(
+    repetitions: Sequence[_Repetition], device: DeviceUnderTest
+) -> dict[str, int | float]:
+    """Of both phases' times, those in which the server's process ran or waited for a processor.
+
+    Nothing where the kernel does not count them.
+    """
+    runs = [query for each in repetitions for query in each.queries]
+    phases = {
+        "partition_runnable_s": [run.partition_runnable_ns for run in runs],
+        "join_runnable_s": [run.join_runnable_ns for run in runs],
+    }
+    unit = 1e9 * device.slowdown * len(repetitions)
+    return {
+        name: sum(ns for ns in of_each if ns is not None) / unit
+        for name, of_each in phases.items()
+        if None not in of_each
     }
 
 
