@@ -21,11 +21,14 @@ _GROUP_BYTES: Final = 128 << 20
 _GROUPS_PER_GOAL: Final = 4
 
 
-def stream_goals(device_bytes: int, cpus: int) -> int:
-    """How many places to look from ext4 keeps for large files, since Linux 6.17; before it, one.
+def stream_goals(device_bytes: int, cpus: int, *, recent: bool = True) -> int:
+    """How many places to look from ext4 keeps for large files.
 
-    `cpus`: that the kernel may ever have. fs/ext4/mballoc.c, ext4_mb_init().
+    `cpus`: that the kernel may ever have. `recent`: since Linux 6.17 (fs/ext4/mballoc.c,
+    ext4_mb_init()); before it there is one.
     """
+    if not recent:
+        return 1
     groups = -(-device_bytes // _GROUP_BYTES)
     return min(cpus, -(-groups // _GROUPS_PER_GOAL))
 

@@ -208,7 +208,7 @@ def _file_system(
         times=True,
         recent=recent,
         stream_goals=(
-            kernel.stream_goals(size_bytes, stack.host.parameters.cores.value) if recent else 1
+            kernel.stream_goals(size_bytes, stack.host.parameters.cores.value, recent=recent)
         ),
     )
 

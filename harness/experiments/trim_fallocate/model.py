@@ -125,7 +125,7 @@ def simulate(
             occupied_piece_bytes=v.occupied_piece_bytes,
             recent=recent,
             stream_goals=(
-                kernel.stream_goals(size_bytes, host.parameters.cores.value) if recent else 1
+                kernel.stream_goals(size_bytes, host.parameters.cores.value, recent=recent)
             ),
         ),
         _core.HashJoinSpec(
