@@ -169,6 +169,7 @@ PageCache::PageCache(Machine& machine, const PageCacheParameters& p,
   read_ahead_ = std::max<std::int64_t>(p.read_ahead / p.block, 1);
   per_segment_ = p.segment / p.block;
   per_request_ = std::max<std::int64_t>(machine.parameters().max_request / p.block, 1);
+  per_reclaim_ = std::max<std::int64_t>(kReclaimed / p.block, 1);
   bandwidth_ = static_cast<double>(kFirstBandwidth / p.block);
 }
 
@@ -527,7 +528,6 @@ void PageCache::make_room(std::int64_t blocks) {
 void PageCache::look_at(std::int64_t blocks, bool is_unqueued_dirty) {
   if (!parameters_.dirty_tail_is_flushed) return;
   Reclaim& r = reclaim_;
-  const std::int64_t enough = std::max<std::int64_t>(kReclaimed / parameters_.block, 1);
   while (blocks > 0) {
     if (r.batch_left == 0) begin_batch();
     const std::int64_t now = std::min(blocks, r.batch_left);
@@ -537,7 +537,7 @@ void PageCache::look_at(std::int64_t blocks, bool is_unqueued_dirty) {
     if (!is_unqueued_dirty) r.found += now;
     if (r.batch_left > 0) continue;
     if (r.is_dirty) flush_is_asked_ = true;
-    if (r.found >= enough) r = Reclaim{};
+    if (r.found >= per_reclaim_) r = Reclaim{};
   }
 }
 
@@ -548,8 +548,7 @@ void PageCache::begin_batch() {
     r.share_left = r.priority > 0 ? inactive >> r.priority : std::max<std::int64_t>(inactive, 1);
     r.priority = std::max(r.priority - 1, 0);
   }
-  const std::int64_t most = std::max<std::int64_t>(kReclaimed / parameters_.block, 1);
-  r.batch_left = std::min(r.share_left, most);
+  r.batch_left = std::min(r.share_left, per_reclaim_);
   r.share_left -= r.batch_left;
   r.is_dirty = true;
 }

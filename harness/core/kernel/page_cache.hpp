@@ -184,6 +184,7 @@ class PageCache final : private host::IoOwner {
   std::int64_t read_ahead_;
   std::int64_t per_segment_;
   std::int64_t per_request_;
+  std::int64_t per_reclaim_;
   std::vector<std::unique_ptr<File>> files_;
   std::vector<FileId> free_files_;          // removed, and nothing of them under way
   std::vector<std::uint64_t> dirty_files_;  // one bit per file: it has dirty blocks
