@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from conftest import REPOSITORY, loop_device, need, on_time
+from scipy import stats
 
 from harness.benchmarks import live_data
 from harness.benchmarks.live_safety import Drive, cuts_of, mixed_load, recorded
@@ -27,7 +29,7 @@ from harness.experiments.base import Measurement
 from harness.experiments.delayed_trim import grid, real
 from harness.paths import Project
 from harness.runs.parameters import default as default_parameters
-from harness.tiers.base import Bench
+from harness.tiers.base import Bench, DeviceUnderTest
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import DriveDevice
 
@@ -161,6 +163,26 @@ def test_reads_writes_and_trims_run_side_by_side() -> None:
         assert found[f"{op}s"] > 5
         assert 0 < found[f"{op}_p50_us"] <= found[f"{op}_p999_us"]
     assert found["idle_us"] > 0
+
+
+@pytest.mark.clock
+def test_requests_arrive_at_random_though_others_are_under_way(
+    project: Project, tmp_path: Path
+) -> None:
+    """The gaps between reads are exponential, though a read takes as long as two of them."""
+    record, slowdown = tmp_path / "record.parquet", 64
+    reads_per_s, duration_s = 20_000.0, 0.06
+    with recorded(project, BOARD, record, slowdown=slowdown) as device:
+        on_device = cast(DeviceUnderTest, SimpleNamespace(path=device.path, slowdown=slowdown))
+        cell = replace(TAILS, duration_s=duration_s)
+        job = real._arriving(cell, on_device, "randread", 4096, reads_per_s)
+        found = real._run(on_device, {**job, **real._within(0, 64 << 20)})
+    read_s = found.latency_mean_ns / 1e9 / slowdown
+    assert read_s > 1.5 / reads_per_s
+    assert found.ios == pytest.approx(reads_per_s * duration_s, rel=0.15)
+    rows = pq.read_table(record).to_pandas()
+    gaps = np.diff(rows[rows.op == 0].time_ns.tail(found.ios))
+    assert stats.kstest(gaps / gaps.mean(), "expon").statistic < 0.08
 
 
 def test_what_needs_a_model_is_refused(project: Project) -> None:

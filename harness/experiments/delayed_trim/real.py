@@ -145,9 +145,8 @@ def _tails(v: TailsCell, device: DeviceUnderTest) -> dict[str, float]:
             **_within(region, region),
         },
         "trim": {
-            **_timed(v, device, "trim", unit, trims_per_s),
+            **_timed(v, device, "trim", unit, _by_clock(trims_per_s, device)),
             **_within(2 * region, device.size_bytes // unit * unit - 2 * region),
-            "ioengine": "psync",
         },
     }
     device.begin()
@@ -172,23 +171,43 @@ def _within(begin: int, length: int) -> _Job:
     return {"offset": begin, "size": length}
 
 
-def _timed(v: TailsCell, device: DeviceUnderTest, op: str, block: int, per_s: float) -> _Job:
-    """At a rate, for a time; both of the device's."""
+def _timed(v: TailsCell, device: DeviceUnderTest, op: str, block: int, per_s: int) -> _Job:
+    """For a time, of the device's; so many per second of the clock."""
     return {
         "rw": op,
         "bs": block,
+        "ioengine": "psync",
         "direct": 1,
         "thread": 1,
         "time_based": 1,
         "runtime": f"{round(v.duration_s * device.slowdown * 1e3)}ms",
-        "rate_iops": max(1, round(per_s / device.slowdown)),
+        "rate_iops": per_s,
     }
 
 
+def _by_clock(per_s: float, device: DeviceUnderTest) -> int:
+    """What fio takes for a rate per second of the device's time."""
+    return max(1, round(per_s / device.slowdown))
+
+
 def _arriving(v: TailsCell, device: DeviceUnderTest, op: str, block: int, per_s: float) -> _Job:
-    """At random moments, whatever the device does."""
-    arrival: _Job = {"rate_process": "poisson", "ioengine": "libaio", "iodepth": _DEPTH}
-    return {**_timed(v, device, op, block, per_s), **arrival, "randrepeat": 1}
+    """At random moments, whatever the device does.
+
+    From as many users as may have one request each: together they are all but independent of what
+    is under way, though each waits for its own. One with many requests is not: before fio (3.33)
+    sleeps until the next is due, it waits for all under way (io_u_quiesce() in rate_ddir()), and
+    sends at once what has become due meanwhile; with threads that send for it
+    (io_submit_mode=offload) one run in seven does not end.
+    """
+    whole = _by_clock(per_s, device)
+    of_each = -(-whole // _DEPTH)
+    return {
+        **_timed(v, device, op, block, of_each),
+        "rate_process": "poisson",
+        "randrepeat": 1,
+        "numjobs": max(1, round(whole / of_each)),
+        "group_reporting": 1,
+    }
 
 
 def _run(device: DeviceUnderTest, job: _Job) -> FioOp:
