@@ -315,6 +315,18 @@ def test_medians_over_repetitions_have_a_row_for_each_setting(results: Results) 
     assert figures.over_repetitions(results.table) is results.table
 
 
+def test_what_another_kind_is_told_is_measured_of_this_one(results: Results) -> None:
+    """How many writes arrive beside TRIMs differs from run to run; a list's test is told it."""
+    table = repeated(results, (1.0, 2.0, 3.0)).table
+    tails = table.kind == "tails"
+    table.loc[tails, "writes"] += table.repetition[tails]
+    found = figures.over_repetitions(table)
+    assert len(found) == len(results.table)
+    of_both = [each.set_index("point").writes for each in (found, results.table)]
+    medians = of_both[0][table.point[tails].unique()]
+    pd.testing.assert_series_equal(medians, of_both[1][medians.index] + 1)
+
+
 def test_how_far_repetitions_lie_apart_is_shown(results: Results) -> None:
     once, often = (
         figures.draw(each)["tails"].axes[0] for each in (results, repeated(results, (1.0, 2.0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -67,28 +67,33 @@ def draw(results: Results) -> dict[str, Figure]:
     return drawn_by_kind(results, makers)
 
 
-_SETTINGS: Final = tuple(
-    dict.fromkeys(each.name for kind in KINDS.values() for each in fields(kind))
-)
-
-
 def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     """One row for each setting of a table of results: medians over its repetitions, the least and
-    the most as NAME_low and NAME_high, and of what is no number the first one's, `point` among
-    them. A table without repetitions as it is.
+    the most as NAME_low and NAME_high (unless these are names of something else), and of what is no
+    number the first one's, `point` among them. A table without repetitions as it is.
     """
     if "repetition" not in table or table.repetition.nunique() < 2:
         return table
-    settings = [name for name in _SETTINGS if name in table and name != "repetition"]
-    measured = [
-        name for name in table if name not in settings and pd.api.types.is_float_dtype(table[name])
-    ]
-    rest = [name for name in table if name not in (*settings, *measured)]
-    groups = table.groupby(settings, dropna=False, sort=False, as_index=False)
+    measured = [name for name in table if pd.api.types.is_float_dtype(table[name])]
+    rest = [name for name in table if name not in measured]
+    groups = table.groupby(_settings(table), dropna=False, sort=False)
     values = groups[measured]
-    low, high = values.min()[measured], values.max()[measured]
-    made = [groups[rest].first(), values.median()[measured]]
-    return pd.concat([*made, low.add_suffix("_low"), high.add_suffix("_high")], axis="columns")
+    made = [groups.head(1)[rest], values.median()]
+    for end, most in (("_low", values.min()), ("_high", values.max())):
+        names = [name for name in measured if name + end not in table]
+        made.append(most[names].add_suffix(end))
+    return pd.concat([each.reset_index(drop=True) for each in made], axis="columns")
+
+
+def _settings(table: pd.DataFrame) -> list[pd.Series[Any]]:
+    """What a point was told, by column: what one kind is told may be measured of another."""
+    told = {kind: {each.name for each in fields(cell)} for kind, cell in KINDS.items()}
+    names = dict.fromkeys(name for of_kind in told.values() for name in of_kind)
+    return [
+        table[name].where(table.kind.map(lambda kind, name=name: name in told[kind]))
+        for name in names
+        if name in table and name != "repetition"
+    ]
 
 
 def _paper() -> pd.DataFrame:
