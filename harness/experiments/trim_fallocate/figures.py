@@ -104,7 +104,8 @@ def _placed(table: pd.DataFrame) -> pd.DataFrame:
     preallocated = table.preallocation_bytes > 0
     with_trim = np.where(preallocated, "both", "trim")
     without = np.where(preallocated, "fallocate", "neither")
-    return table.assign(cell=np.where(table.trim != "none", with_trim, without))
+    # A copy: a table of more than a hundred columns, each read by itself, is in as many blocks.
+    return table.copy().assign(cell=np.where(table.trim != "none", with_trim, without))
 
 
 def _devices(table: pd.DataFrame) -> list[str]:
