@@ -362,7 +362,6 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from harness.dbms.server_memory import ServerMemory
-from harness.devices.profiles import load_host
 from harness.experiments.base import Measurement
 from harness.experiments.trim_fallocate import real
 from harness.experiments.trim_fallocate.grid import Cell
