@@ -469,7 +469,7 @@ class PageCacheParameters:
 class Ext4Parameters:
     """ext4 under temporary files; see core/kernel/ext4/ext4.hpp."""
 
-    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, size_bytes: int = 0, occupied_bytes: int = 0, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
+    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, size_bytes: int = 0, occupied_bytes: int = 0, fua: bool = False, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -481,6 +481,7 @@ class Ext4Parameters:
         journal_bytes: in the middle of the device
         size_bytes: from the device's beginning on; 0: as large as that
         occupied_bytes: other files, from the beginning on, which stay
+        fua: the kernel has the commit record durable by itself, without a flush
         times: a write changes its file's times: the next commit has its inode
         occupied_piece_bytes: these lie everywhere instead, in pieces of this size; 0: in one
         recent: as of Linux 6.18

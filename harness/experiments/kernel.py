@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from harness.devices.profiles import DeviceProfile, SsdProfile
+
 Version = tuple[int, int]
 """Of a kernel: (3, 10)."""
 
@@ -31,6 +33,15 @@ def stream_goals(device_bytes: int, cpus: int, *, recent: bool = True) -> int:
         return 1
     groups = -(-device_bytes // _GROUP_BYTES)
     return min(cpus, -(-groups // _GROUPS_PER_GOAL))
+
+
+def fua(profile: DeviceProfile) -> bool:
+    """Whether the kernel asks this drive that a write be durable by itself; else a flush follows.
+
+    NVMe's drives it does. SATA's it does not, unless somebody says libata.fua=1
+    (drivers/ata/libata-core.c). Profiles do not name the interface: a TRIM that queues is NVMe's.
+    """
+    return isinstance(profile, SsdProfile) and profile.parameters.trim_queued.value
 
 
 def page_cache_rules(version: Version) -> dict[str, bool]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from harness.devices.live.front.base import QueueLimits
+from harness.devices.live.front.fuse_loop import FuseLoop
 from harness.devices.profiles import load_device
 from harness.experiments.read_ahead import READ_AHEAD_KIB
 from harness.paths import Project
@@ -29,6 +30,9 @@ _STEERED: Final = (2 + _BACKGROUND) / 3
 """Of the limit, to be told to a model that steers to a quarter of the way from it to where writing
 begins, as the kernel does for the machine as a whole. A device that has a strict limit of its own
 it steers to half of that way (Linux, mm/page-writeback.c, wb_position_ratio)."""
+
+FUA: Final = FuseLoop.told.fua == "fua"
+"""Whether the kernel uses it of the emulated drives that are published."""
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of ours is made in it
 

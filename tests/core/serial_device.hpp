@@ -27,6 +27,7 @@ class SerialDevice final : public DeviceModel {
     Bytes length;
     Nanos submitted;
     Nanos done;
+    bool fua = false;
     auto operator<=>(const Served&) const = default;
   };
 
@@ -36,7 +37,7 @@ class SerialDevice final : public DeviceModel {
   void submit(Tag tag, const Request& request, Nanos now) override {
     const Bytes length = to_bytes(request.sectors);
     free_ = std::max(free_, now) + speed_.each + transfer_time(length, speed_.rate);
-    served.push_back({request.op, to_bytes(request.lba), length, now, free_});
+    served.push_back({request.op, to_bytes(request.lba), length, now, free_, request.fua});
     if (on_submit) on_submit(served.back());
     host_.done(tag, free_);
   }

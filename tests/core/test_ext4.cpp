@@ -311,25 +311,67 @@ TEST(Ext4Commit, ComesByItselfInTime) {
   });
 }
 
-TEST(Ext4Commit, WritesTheJournalAndFlushes) {
-  World world(with("none"));
-  std::vector<std::uint64_t> blocks;
+TEST(Ext4Commit, IsDueSoLongAfterTheFirstChangeAndNotAfterTheLastCommit) {
+  Parameters p = with("none");
+  p.commit = 100_ms;
+  SerialSpeed slow;
+  slow.each = 15'000_us;  // a commit takes four requests: 60 ms
+  World world(p, kDevice, slow);
   world.run([&] {
-    for (const int files : {1, 40, 1}) {
-      for (int i = 0; i < files; ++i) (void)world.create(100);
-      const std::uint64_t before = world.files.counters().journal_blocks;
-      world.device.served.clear();
-      world.files.sync(0);
-      blocks.push_back(world.files.counters().journal_blocks - before);
-      ASSERT_EQ(world.device.served.size(), 2U);
-      EXPECT_EQ(world.device.served[0].op, Op::write);
-      EXPECT_EQ(world.device.served[0].length, kBlock * static_cast<std::int64_t>(blocks.back()));
-      EXPECT_EQ(world.device.served[1].op, Op::flush);
-      EXPECT_GE(world.device.served[1].submitted, world.device.served[0].done);
+    for (int i = 0; i < 950; ++i) {
+      world.files.remove(world.create(1));
+      world.rest(1_ms);
     }
   });
-  // One inode block and one bitmap; descriptor and commit block. Forty inodes are three blocks.
-  EXPECT_EQ(blocks, (std::vector<std::uint64_t>{4, 6, 4}));
+  EXPECT_EQ(world.files.counters().commits, 9U);  // at 100, 200, ..., 900 ms
+}
+
+TEST(Ext4Commit, ThatTakesLongerThanTheTransactionIsFollowedByTheNext) {
+  Parameters p = with("none");
+  p.commit = 100_ms;
+  SerialSpeed slow;
+  slow.each = 50'000_us;
+  World world(p, kDevice, slow);
+  world.run([&] {
+    for (int i = 0; i < 1'000; ++i) {
+      world.files.remove(world.create(1));
+      world.rest(1_ms);
+    }
+  });
+  EXPECT_EQ(world.files.counters().commits, 5U);  // at 100, 300, 500, 700, 900 ms
+}
+
+TEST(Ext4Commit, WritesTheJournalAndThenItsRecord) {
+  for (const bool fua : {false, true}) {
+    Parameters p = with("none");
+    p.fua = fua;
+    World world(p);
+    std::vector<std::uint64_t> blocks;
+    world.run([&] {
+      for (const int files : {1, 40, 1}) {
+        for (int i = 0; i < files; ++i) (void)world.create(100);
+        const std::uint64_t before = world.files.counters().journal_blocks;
+        world.device.served.clear();
+        world.files.sync(0);
+        blocks.push_back(world.files.counters().journal_blocks - before);
+        const std::vector<SerialDevice::Served>& served = world.device.served;
+        std::vector<Op> ops{Op::write, Op::flush, Op::write};
+        if (!fua) ops.push_back(Op::flush);
+        ASSERT_EQ(served.size(), ops.size());
+        for (std::size_t i = 0; i < ops.size(); ++i) {
+          EXPECT_EQ(served[i].op, ops[i]);
+          EXPECT_EQ(served[i].fua, fua && i == 2);
+          if (i > 0) {
+            EXPECT_GE(served[i].submitted, served[i - 1].done);
+          }
+        }
+        EXPECT_EQ(served[2].length, kBlock);
+        EXPECT_EQ(served[0].length + kBlock, kBlock * static_cast<std::int64_t>(blocks.back()));
+      }
+    });
+    // One inode block and one bitmap; descriptor and commit block. Forty inodes are three blocks.
+    EXPECT_EQ(blocks, (std::vector<std::uint64_t>{4, 6, 4}));
+  }
 }
 
 TEST(Ext4Commit, TheJournalGoesRound) {

@@ -102,6 +102,7 @@ void describe(V& v, Parameters& p) {
   v.optional("journal_bytes", p.journal, "in the middle of the device");
   v.optional("size_bytes", p.size, "from the device's beginning on; 0: as large as that");
   v.optional("occupied_bytes", p.occupied, "other files, from the beginning on, which stay");
+  v.optional("fua", p.fua, "the kernel has the commit record durable by itself, without a flush");
   v.optional("times", p.times, "a write changes its file's times: the next commit has its inode");
   v.optional("occupied_piece_bytes", p.occupied_piece,
              "these lie everywhere instead, in pieces of this size; 0: in one");

@@ -24,7 +24,7 @@ from harness.experiments.sort_merge_join import model, real
 from harness.experiments.sort_merge_join.grid import Cell
 from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
-from harness.experiments.this_machine import ext4_of, memory_bench, plain, write_profile
+from harness.experiments.this_machine import FUA, ext4_of, memory_bench, plain, write_profile
 from harness.paths import Project
 from harness.system.filesystems import COMMIT_S
 from harness.tiers.base import DeviceRequest
@@ -147,6 +147,7 @@ def _simulated(
                 slowdown,
                 kernel.EMULATED,
                 size_bytes,
+                FUA,
             )
             for order in range(_ORDERS)
         ]

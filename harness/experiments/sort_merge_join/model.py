@@ -111,6 +111,7 @@ def simulate(
     slowdown: float = 1.0,
     version: kernel.Version = _KERNEL,
     file_system_bytes: int = 0,
+    fua: bool | None = None,
 ) -> dict[str, Any]:
     """`_core.run_sort_merge_joins` of that many clients on that stack.
 
@@ -118,6 +119,7 @@ def simulate(
     The page cache is what the host profile says, less what the clients take, unless it is given.
     `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
     `version`: of the kernel. `file_system_bytes`: from the device's beginning on; 0: all of it.
+    `fua`: whether the kernel uses that of the device; None: as it does of such a drive.
     Raises BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
     host = stack.host
@@ -157,7 +159,7 @@ def simulate(
         spec,
         v.clients,
         cancel,
-        _file_system(stack, v.size_ratio_to_paper, file_system_bytes),
+        _file_system(stack, v.size_ratio_to_paper, file_system_bytes, fua),
     )
 
 
@@ -186,7 +188,7 @@ def _begin_bytes(stack: ModelledStack) -> int:
 
 
 def _file_system(
-    stack: ModelledStack, size_ratio: float, size_bytes: int
+    stack: ModelledStack, size_ratio: float, size_bytes: int, fua: bool | None
 ) -> _core.Ext4Parameters | None:
     """ext4, if the host's profile says what it does there.
 
@@ -206,6 +208,7 @@ def _file_system(
         size_bytes=size_bytes,
         occupied_bytes=_begin_bytes(stack),
         times=True,
+        fua=kernel.fua(stack.device) if fua is None else fua,
         recent=recent,
         stream_goals=(
             kernel.stream_goals(size_bytes, stack.host.parameters.cores.value, recent=recent)

@@ -20,7 +20,7 @@ import pandas as pd
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Runs
 from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
-from harness.experiments.this_machine import ext4_of, plain, write_profile
+from harness.experiments.this_machine import FUA, ext4_of, plain, write_profile
 from harness.experiments.trim_fallocate import hash_batches, model
 from harness.experiments.trim_fallocate.grid import Cell
 from harness.paths import Project
@@ -128,6 +128,7 @@ def _simulated(
                 settle=True,
                 seed=seed,
                 slowdown=float(point["slowdown"]),
+                fua=FUA,
             )
             for seed in range(_ORDERS)
         ]

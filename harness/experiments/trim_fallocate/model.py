@@ -92,12 +92,14 @@ def simulate(
     settle: bool = False,
     seed: int = 0,
     slowdown: float = 1.0,
+    fua: bool | None = None,
 ) -> dict[str, Any]:
     """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
     `settle`: each query waits until all that it has freed is committed and discarded; else the next
     one begins at once, as the paper's did, and finds the drive busy with it. `seed`: of the tuples'
     order. `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
+    `fua`: whether the kernel uses that of the device; None: as it does of such a drive.
     """
     host = stack.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
@@ -123,6 +125,7 @@ def simulate(
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
             occupied_bytes=int(size_bytes * v.occupied_ratio),
             occupied_piece_bytes=v.occupied_piece_bytes,
+            fua=kernel.fua(drive) if fua is None else fua,
             recent=recent,
             stream_goals=(
                 kernel.stream_goals(size_bytes, host.parameters.cores.value, recent=recent)

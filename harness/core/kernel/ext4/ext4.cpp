@@ -18,6 +18,7 @@ constexpr std::int64_t kMetadataPerFlexGroup = 8'224;  // 16 x (512 inode table 
 constexpr std::int64_t kInodesPerBlock = 16;
 constexpr std::size_t kExtentsInInode = 4;
 constexpr std::size_t kExtentsInLeaf = 340;
+constexpr Nanos kLook = 1_ms;  // whether somebody else's commit has ended
 
 std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -183,18 +184,24 @@ void Ext4::add_leaf(File& file) {
     throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
   }
   change(groups_.group_of(run->begin));
-  ++changed_blocks_;
+  change_block();
   file.leaves.push_back(*run);
 }
 
 void Ext4::change(File& file) {
   if (std::exchange(file.changed, transaction_) == transaction_) return;
+  if (!is_changed()) begun_ = machine_.now();
   ++changed_files_;
-  if (file.extents.size() > kExtentsInInode) ++changed_blocks_;
+  if (file.extents.size() > kExtentsInInode) change_block();
 }
 
 void Ext4::change(GroupNumber group) {
-  if (std::exchange(group_changed_[at(group)], transaction_) != transaction_) ++changed_blocks_;
+  if (std::exchange(group_changed_[at(group)], transaction_) != transaction_) change_block();
+}
+
+void Ext4::change_block() {
+  if (!is_changed()) begun_ = machine_.now();
+  ++changed_blocks_;
 }
 
 void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int64_t length) {
@@ -312,10 +319,18 @@ void Ext4::transfer(Process self, const Request& request) {
   free_cookies_.push_back(cookie);
 }
 
+// A transaction is due so long after its first change, which may come while the one before it is
+// being committed.
 void Ext4::run_journal(Process self) {
   while (!stopped_) {
-    machine_.sleep_until(self, machine_.now() + parameters_.commit);
-    if (!committing_) commit(self);
+    const Nanos due = (is_changed() ? begun_ : machine_.now()) + parameters_.commit;
+    if (due > machine_.now()) {
+      machine_.sleep_until(self, due);
+    } else if (committing_) {
+      machine_.sleep_until(self, machine_.now() + kLook);
+    } else {
+      commit(self);
+    }
   }
 }
 
@@ -326,14 +341,14 @@ void Ext4::stop() {
 
 void Ext4::sync(Process self) {
   // Whoever commits wakes nobody: look again after a while, as long as that takes.
-  const auto pause = [&] { machine_.sleep_until(self, machine_.now() + 1_ms); };
+  const auto pause = [&] { machine_.sleep_until(self, machine_.now() + kLook); };
   while (committing_) pause();
   commit(self);
   while (!to_discard_.empty() || discarding_) pause();
 }
 
 void Ext4::commit(Process self) {
-  if (changed_files_ == 0 && changed_blocks_ == 0) return;
+  if (!is_changed()) return;
   committing_ = true;
   const std::int64_t blocks =
       changed_blocks_ + ceil_div(changed_files_, kInodesPerBlock) + 2;  // descriptor, commit
@@ -342,7 +357,11 @@ void Ext4::commit(Process self) {
   changed_blocks_ = 0;
   changed_files_ = 0;
   ++counters_.commits;
-  write_journal(self, blocks);
+  // The record comes after all that it is about, and is itself durable before anything is free.
+  write_journal(self, blocks - 1, false);
+  flush(self);
+  write_journal(self, 1, parameters_.fua);
+  if (!parameters_.fua) flush(self);
   for (const Run& run : freed) {
     if (parameters_.discard == "synchronous") discard(self, run);
     groups_.give_back(run);
@@ -353,16 +372,18 @@ void Ext4::commit(Process self) {
   if (idle_worker_ && !to_discard_.empty()) machine_.wake(*idle_worker_);
 }
 
-void Ext4::write_journal(Process self, std::int64_t blocks) {
+void Ext4::write_journal(Process self, std::int64_t blocks, bool fua) {
   counters_.journal_blocks += static_cast<std::uint64_t>(blocks);
   for (std::int64_t left = std::min(blocks, journal_.blocks); left > 0;) {
     const std::int64_t now = std::min(left, journal_.blocks - journal_at_);
-    transfer(self, {Op::write, lba_of(journal_.begin + journal_at_), to_sectors(kBlock * now)});
+    const Lba begin = lba_of(journal_.begin + journal_at_);
+    transfer(self, {Op::write, begin, to_sectors(kBlock * now), fua});
     journal_at_ = (journal_at_ + now) % journal_.blocks;
     left -= now;
   }
-  transfer(self, {Op::flush, Lba{0}, Sectors{0}});
 }
+
+void Ext4::flush(Process self) { transfer(self, {Op::flush, Lba{0}, Sectors{0}}); }
 
 void Ext4::discard(Process self, const Run& run) {
   const Nanos begin = machine_.now();

@@ -1,8 +1,10 @@
 // ext4 as temporary files see it: where their blocks go, and what becomes of them when a file is
 // deleted: the journal's next commit frees them, and with discard tells the drive.
 //
-//  - A transaction takes what happens within `commit` of time; its commit writes the metadata
-//    blocks that were changed to the journal, and flushes.
+//  - A transaction takes what happens within `commit` of time from its first change on; its commit
+//    writes the metadata blocks that were changed to the journal, flushes, and writes the commit
+//    record, with FUA or, where the kernel does not use that of the drive, and flushes again
+//    (fs/jbd2/commit.c, journal_submit_commit_record(); block/blk-flush.c).
 //  - Freed extents that touch each other in one group and one transaction become one discard.
 //  - discard `synchronous` (before Linux 4.13): the commit itself waits for one discard after the
 //    other, and blocks are free only then. `asynchronous` (since 5.14): blocks are free with the
@@ -13,8 +15,9 @@
 //    it has none left, too; what a file has beyond its end goes with it, or by give_back().
 //  - A file of more than four extents has them in blocks of their own (340 each), which are freed
 //    with it.
-// Not modelled: metadata's way home (checkpoints), directories, a journal that is full, the second
-// level of extent trees, and that a tree's block comes and goes while a file is being written back.
+// Not modelled: metadata's way home (checkpoints), that a commit waits for data on its way to
+// blocks that it has allocated, directories, a journal that is full, the second level of extent
+// trees, and that a tree's block comes and goes while a file is being written back.
 #pragma once
 
 #include <array>
@@ -44,6 +47,7 @@ struct Parameters {
   Bytes size;
   Bytes occupied;
   bool times = false;
+  bool fua = false;
   Bytes occupied_piece;
   AllocatorRules rules;
 };
@@ -121,8 +125,11 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   void free(const Run& run);
   void change(File& file);
   void change(GroupNumber group);
+  void change_block();
+  [[nodiscard]] bool is_changed() const { return changed_files_ > 0 || changed_blocks_ > 0; }
   void commit(host::Process self);
-  void write_journal(host::Process self, std::int64_t blocks);
+  void write_journal(host::Process self, std::int64_t blocks, bool fua);
+  void flush(host::Process self);
   void discard(host::Process self, const Run& run);
   void discard_free(host::Process self, const Run& run);
   [[nodiscard]] std::vector<Run> merged(const std::vector<Run>& runs) const;
@@ -140,6 +147,7 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   std::uint64_t transaction_ = 1;
   std::int64_t changed_blocks_ = 0;  // metadata blocks of the running transaction
   std::int64_t changed_files_ = 0;
+  Nanos begun_;                               // when the running transaction was first changed
   std::vector<std::uint64_t> group_changed_;  // by group: the last transaction that did
   std::vector<char> group_freed_;             // by group: since it was trimmed
   std::vector<Run> freed_;                    // in the running transaction
