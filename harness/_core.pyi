@@ -440,7 +440,7 @@ def merge_plan(name: str, order: int, runs: int) -> tuple:
 class PageCacheParameters:
     """The kernel's page cache; see core/kernel/page_cache.hpp."""
 
-    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False, dirty_tail_is_flushed: bool = False, misses_open_windows: bool = False) -> None:
+    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False, dirty_tail_is_flushed: bool = False, misses_open_windows: bool = False, turns_end_with_scan: bool = False) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -460,6 +460,7 @@ class PageCacheParameters:
         dirty_go_active: where the oldest block is dirty, since Linux 4.11; to the young end before
         dirty_tail_is_flushed: all that is dirty is, where only such blocks are found, since Linux 4.11
         misses_open_windows: of read-ahead, and continue none, since Linux 6.11
+        turns_end_with_scan: a file's turn in write-back, not where nothing new is found, since Linux 5.8
         """
 
     @staticmethod
@@ -567,13 +568,14 @@ class JoinInput:
 class HashJoinSpec:
     """The join; see core/dbms/hash_join.hpp."""
 
-    def __init__(self, *, inner: JoinInput, outer: JoinInput, batches: int, repetitions: int = 1, scan_cpu_ns: int, build_cpu_ns: int, probe_cpu_ns: int, open_cpu_ns: int = 0, open_files: int = 990, table_rate_bytes_per_s: int, settle: bool = False, trim_after: bool = False, give_back: bool = False, traced: int = -1, trace_rows: int = 0, seed: int = 0) -> None:
+    def __init__(self, *, inner: JoinInput, outer: JoinInput, batches: int, buckets: int, repetitions: int = 1, scan_cpu_ns: int, build_cpu_ns: int, probe_cpu_ns: int, open_cpu_ns: int = 0, open_files: int = 990, table_rate_bytes_per_s: int, settle: bool = False, trim_after: bool = False, give_back: bool = False, traced: int = -1, trace_rows: int = 0, seed: int = 0) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
         inner: the table that the hash table is built of
         outer: the other one
-        batches: that the join is cut into
+        batches: that the join is cut into; a power of two
+        buckets: of the hash table; a power of two
         repetitions: one after the other on the same drive
         scan_cpu_ns: per tuple: reading it from its table, hashing, writing it to its batch
         build_cpu_ns: per tuple: from the inner file into the hash table

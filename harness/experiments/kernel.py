@@ -54,7 +54,9 @@ def page_cache_rules(version: Version) -> dict[str, bool]:
     "move dirty pages out of the way until they're flushed"), and who looks for room and finds none
     but dirty ones has all that is dirty written (726d061fbd36, "kick flushers when we encounter
     dirty pages on the LRU"). Since 6.11 a miss opens a window of its own ("readahead: disentangle
-    async and sync readahead"; 6.12's mm/readahead.c).
+    async and sync readahead"; 6.12's mm/readahead.c). Since 5.8 ext4 does not look once more
+    whether a file has something new to be written back ("ext4: avoid unnecessary transaction
+    starts during writeback").
     """
     return {
         "refaults": version >= (3, 15),
@@ -62,6 +64,7 @@ def page_cache_rules(version: Version) -> dict[str, bool]:
         "dirty_go_active": version >= (4, 11),
         "dirty_tail_is_flushed": version >= (4, 11),
         "misses_open_windows": version >= (6, 11),
+        "turns_end_with_scan": version >= (5, 8),
     }
 
 

@@ -40,6 +40,7 @@ HashJoinSpec spec_of(std::int64_t repetitions = 1) {
   spec.inner = {8'000, Bytes{1'000'000}, 100.0};
   spec.outer = {80'000, Bytes{10'000'000}, 100.0};
   spec.batches = 8;
+  spec.buckets = 1'024;
   spec.repetitions = repetitions;
   spec.table_rate = kAtOnce;
   return spec;
@@ -317,7 +318,10 @@ TEST(HashJoinSpec, WhatMakesNoJoinIsRefused) {
       {"input", [](auto& s) { s.outer.heap = Bytes{0}; }},
       {"input", [](auto& s) { s.outer.temp_tuple_bytes = 0.0; }},
       {"batches", [](auto& s) { s.batches = 1; }},
-      {"batches", [](auto& s) { s.batches = (1 << 20) + 1; }},
+      {"batches", [](auto& s) { s.batches = 1 << 21; }},
+      {"batches", [](auto& s) { s.batches = 24; }},
+      {"buckets", [](auto& s) { s.buckets = 0; }},
+      {"buckets", [](auto& s) { s.buckets = 1'000; }},
       {"repetitions", [](auto& s) { s.repetitions = 0; }},
       {"open_files", [](auto& s) { s.open_files = 0; }},
       {"table_rate", [](auto& s) { s.table_rate = BytesPerSecond{0}; }},

@@ -639,6 +639,33 @@ TEST(PageCacheWriteBack, ARoundHasItsTimeOrGivesEveryFileATurn) {
   }
 }
 
+// What is appended to a file while the device is busy with its last blocks: since Linux 5.8 not in
+// this turn.
+TEST(PageCacheWriteBack, ATurnEndsWithWhatItFoundOnRequest) {
+  for (const bool ends : {false, true}) {
+    PageCacheParameters p = lazy();
+    p.round = 1'000_ms;
+    p.queue_limit = 1;
+    p.turns_end_with_scan = ends;
+    World world(p, {10_ms, BytesPerSecond{1'000 << 20}});
+    world.run([&] {
+      const FileId second = world.cache.create();
+      const FileId first = world.cache.create();  // the next one after the file of number 0
+      const std::int64_t each = background_of(p) / 2 + 1;
+      world.write(second, 0, each);
+      world.write(first, 0, each);
+      world.write(first, each, 1);
+      world.rest();
+    });
+    std::vector<Bytes> lengths;
+    for (const SerialDevice::Served& s : world.device.served) lengths.push_back(s.length);
+    const Bytes each = (background_of(p) / 2 + 1) * kBlock;
+    const std::vector<Bytes> at_once{each, kBlock, each};
+    const std::vector<Bytes> later{each, each};  // what is left is below the ratio
+    EXPECT_EQ(lengths, ends ? later : at_once);
+  }
+}
+
 TEST(PageCacheWriteBack, WritersAreHeldBackAtTheLimit) {
   const PageCacheParameters p = lazy();
   World world(p);
@@ -1241,6 +1268,7 @@ PageCacheParameters some_parameters(std::uint64_t seed) {
   p.writes_are_uses = random.below(2) == 0;
   p.dirty_go_active = random.below(2) == 0;
   p.dirty_tail_is_flushed = random.below(2) == 0;
+  p.turns_end_with_scan = random.below(2) == 0;
   return p;
 }
 

@@ -112,7 +112,8 @@ template <class V>
 void describe(V& v, HashJoinSpec& p) {
   v.required("inner", p.inner, "the table that the hash table is built of");
   v.required("outer", p.outer, "the other one");
-  v.required("batches", p.batches, "that the join is cut into");
+  v.required("batches", p.batches, "that the join is cut into; a power of two");
+  v.required("buckets", p.buckets, "of the hash table; a power of two");
   v.optional("repetitions", p.repetitions, "one after the other on the same drive");
   describe(v, p.cpu);
   v.optional("open_files", p.open_files, "that a server has at most (max_files_per_process)");

@@ -1,13 +1,13 @@
 #include "dbms/hash_join.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <list>
-#include <numeric>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/prng.hpp"
+#include "dbms/batch_order.hpp"
 #include "dbms/table_disk.hpp"
 
 namespace flashlab::dbms {
@@ -25,7 +25,7 @@ constexpr Process kJournal = 1;
 constexpr std::uint32_t kProcesses = 3;  // and the worker that discards
 
 // Blocks between two looks at the clock.
-constexpr std::int64_t kScanStep = 32;
+constexpr std::size_t kScanStep = 32;
 constexpr std::int64_t kReadStep = 4;
 
 // The server's open files, the least recently used one first.
@@ -76,53 +76,41 @@ struct World {
 // One input, cut into batches; the first is not on the device.
 class Side {
  public:
-  Side(const World& world, const JoinInput& input, Prng& random)
-      : world_(world), input_(input), random_(random) {
-    const auto mean = static_cast<double>(input.tuples) / static_cast<double>(world.spec.batches);
-    for (std::int64_t batch = 1; batch < world.spec.batches; ++batch) {
-      const double tuples = std::max(mean + std::sqrt(mean) * normal(), 1.0);
-      const double bytes = tuples * input.temp_tuple_bytes;
-      blocks_.push_back(static_cast<std::int64_t>(bytes) / world.block.count() + 1);
-    }
-    all_blocks_ = std::accumulate(blocks_.begin(), blocks_.end(), std::int64_t{0});
+  Side(const World& world, const JoinInput& input, const BatchOrder& order)
+      : world_(world), input_(input), order_(order), files_(order.blocks.size()) {
     const double on_device =
         static_cast<double>(world.spec.batches - 1) / static_cast<double>(world.spec.batches);
     tuples_per_block_ =
-        static_cast<double>(input.tuples) * on_device / static_cast<double>(all_blocks_);
-    cpu_per_scanned_ = static_cast<double>(input.tuples) / static_cast<double>(all_blocks_);
+        static_cast<double>(input.tuples) * on_device / static_cast<double>(order.filled.size());
   }
 
-  [[nodiscard]] std::int64_t all_blocks() const { return all_blocks_; }
-
-  // All files grow together: a round gives each its next block, in an order of its own. A batch's
-  // file is made when its first block is.
+  // All files grow together.
   void partition() {
-    files_.resize(blocks_.size());
-    std::vector<std::uint32_t> order(blocks_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::int64_t written = 0;
     std::int64_t reopened = 0;
-    scan(0);
-    for (std::int64_t round = 0; written < all_blocks_; ++round) {
-      for (std::size_t i = order.size(); i > 1; --i) {
-        std::swap(order[i - 1], order[random_.below(i)]);
-      }
-      for (const std::uint32_t batch : order) {
-        if (round >= blocks_[batch]) continue;
-        if (round == 0) files_[batch] = world_.cache.create();
-        if (world_.open_files.use(files_[batch])) ++reopened;
-        world_.cache.write(kServer, files_[batch], round, 1);
-        if (++written % kScanStep != 0) continue;
-        compute(world_.spec.cpu.open * std::exchange(reopened, 0));
-        scan(written);
-      }
+    const auto use = [&](std::uint32_t batch) {
+      if (world_.open_files.use(files_[batch])) ++reopened;
+    };
+    for (const std::uint32_t batch : order_.made) {
+      files_[batch] = world_.cache.create();
+      use(batch);
+    }
+    std::vector<std::int64_t> next(files_.size());  // block, by batch
+    const std::size_t all = order_.filled.size();
+    scan(0, std::min(kScanStep, all));
+    for (std::size_t i = 0; i < all; ++i) {
+      const std::uint32_t batch = order_.filled[i];
+      use(batch);
+      world_.cache.write(kServer, files_[batch], next[batch]++, 1);
+      if ((i + 1) % kScanStep != 0) continue;
+      compute(world_.spec.cpu.open * std::exchange(reopened, 0));
+      scan(i + 1, std::min(i + 1 + kScanStep, all));
     }
   }
 
   void read(std::size_t batch, Nanos each) {
     const auto per_block =
         static_cast<std::int64_t>(static_cast<double>(each.count()) * tuples_per_block_);
-    const std::int64_t blocks = blocks_[batch];
+    const std::int64_t blocks = order_.blocks[batch];
     for (std::int64_t block = 0; block < blocks; block += kReadStep) {
       const std::int64_t now = std::min(kReadStep, blocks - block);
       world_.cache.read(kServer, files_[batch], block, now);
@@ -132,72 +120,71 @@ class Side {
 
   // They are whole.
   void give_back() {
-    for (std::size_t batch = 0; batch < files_.size(); ++batch) {
-      world_.files.give_back(files_[batch], blocks_[batch]);
+    for (const std::uint32_t batch : order_.made) {
+      world_.files.give_back(files_[batch], order_.blocks[batch]);
     }
   }
 
   void remove(std::size_t batch) {
+    if (order_.blocks[batch] == 0) return;
     world_.open_files.forget(files_[batch]);
     world_.cache.remove(files_[batch]);
   }
 
  private:
-  // Sum of uniform numbers: the same on every machine.
-  double normal() {
-    double sum = -6.0;
-    for (int i = 0; i < 12; ++i) sum += static_cast<double>(random_.next() >> 11) * 0x1p-53;
-    return sum;
-  }
-
   void compute(Nanos cpu) {
     const Nanos all = cpu + world_.cache.take_cpu(kServer);
     if (all > Nanos{0}) world_.machine.compute(kServer, all);
   }
 
-  // The tuples that have filled the last blocks come from their table; asks for the next ones.
-  void scan(std::int64_t written) {
-    const double heap_per_block =
-        static_cast<double>(input_.heap.count()) / static_cast<double>(all_blocks_);
-    const std::int64_t next = std::min(kScanStep, all_blocks_ - written);
-    const Nanos ready = world_.disk.next(
-        kServer, Bytes{static_cast<std::int64_t>(heap_per_block * static_cast<double>(next))},
-        world_.machine.now());
+  // The tuples that have filled blocks come from their table; asks for those of the next ones.
+  void scan(std::size_t written, std::size_t next) {
+    const std::int64_t have = written == 0 ? 0 : order_.scanned[written - 1];
+    const double heap_per_tuple =
+        static_cast<double>(input_.heap.count()) / static_cast<double>(input_.tuples);
+    const auto heap_of = [&](std::int64_t tuples) {
+      return heap_per_tuple * static_cast<double>(tuples);
+    };
+    const std::int64_t wanted = next > written ? order_.scanned[next - 1] - have : 0;
+    const Nanos ready = world_.disk.next(kServer, Bytes{static_cast<std::int64_t>(heap_of(wanted))},
+                                         world_.machine.now());
     if (written == 0) return;
     if (ready > world_.machine.now()) world_.machine.sleep_until(kServer, ready);
-    heap_bytes_ += heap_per_block * static_cast<double>(kScanStep);
+    const std::int64_t tuples = have - std::exchange(scanned_, have);
+    heap_bytes_ += heap_of(tuples);
     const auto blocks = static_cast<std::int64_t>(heap_bytes_) / world_.block.count();
     heap_bytes_ -= static_cast<double>(blocks * world_.block.count());
     if (blocks > 0) world_.cache.read_elsewhere(blocks);
-    compute(Nanos{static_cast<std::int64_t>(static_cast<double>(world_.spec.cpu.scan.count()) *
-                                            cpu_per_scanned_ * static_cast<double>(kScanStep))});
+    compute(world_.spec.cpu.scan * tuples);
   }
 
   const World& world_;
   const JoinInput& input_;
-  Prng& random_;
-  std::vector<std::int64_t> blocks_;  // by batch
-  std::vector<FileId> files_;         // by batch
-  std::int64_t all_blocks_ = 0;
+  const BatchOrder& order_;
+  std::vector<FileId> files_;  // by batch
   double tuples_per_block_ = 0.0;
-  double cpu_per_scanned_ = 0.0;  // tuples scanned for a block written: the first batch's, too
-  double heap_bytes_ = 0.0;
+  std::int64_t scanned_ = 0;  // tuples
+  double heap_bytes_ = 0.0;   // scanned, less whole blocks
 };
 
-JoinRun run_once(const World& world, Prng& random, std::int64_t& temp_blocks) {
+struct Orders {
+  BatchOrder inner;
+  BatchOrder outer;
+};
+
+JoinRun run_once(const World& world, const Orders& orders) {
   JoinRun run;
   run.begun = world.machine.now();
-  Side inner(world, world.spec.inner, random);
-  Side outer(world, world.spec.outer, random);
-  temp_blocks = inner.all_blocks() + outer.all_blocks();
+  Side inner(world, world.spec.inner, orders.inner);
+  Side outer(world, world.spec.outer, orders.outer);
   for (Side* const side : {&inner, &outer}) {
     side->partition();
     if (world.spec.give_back) side->give_back();
   }
   run.partitioned = world.machine.now();
-  const auto batches = static_cast<std::size_t>(world.spec.batches - 1);
-  for (std::size_t batch = 0; batch < batches; ++batch) {
-    if (batch > 0) outer.remove(batch - 1);
+  const auto batches = static_cast<std::size_t>(world.spec.batches);
+  for (std::size_t batch = 1; batch < batches; ++batch) {
+    outer.remove(batch - 1);
     inner.read(batch, world.spec.cpu.build);
     inner.remove(batch);
     outer.read(batch, world.spec.cpu.probe);
@@ -216,8 +203,13 @@ void check(const HashJoinSpec& spec) {
     require(input.tuples >= 1 && input.heap > Bytes{0} && input.temp_tuple_bytes > 0.0,
             "input: tuples, the heap's size and a tuple's must be positive");
   }
-  require(spec.batches >= 2 && spec.batches <= 1 << 20,
-          "batches: must lie between 2 and 1,048,576; one batch writes nothing");
+  const auto is_power = [](std::int64_t n) {
+    return n >= 1 && std::has_single_bit(static_cast<std::uint64_t>(n));
+  };
+  require(is_power(spec.batches) && spec.batches >= 2 && spec.batches <= 1 << 20,
+          "batches: must be a power of two from 2 to 1,048,576; one batch writes nothing");
+  require(is_power(spec.buckets) && spec.buckets <= std::int64_t{1} << 31,
+          "buckets: must be a power of two, at most 2^31");
   require(spec.repetitions >= 1, "repetitions: at least 1");
   require(spec.open_files >= 1, "open_files: at least 1");
   require(spec.table_rate.count() > 0, "table_rate: must be positive");
@@ -237,14 +229,19 @@ HashJoinResult run_hash_joins(Machine& machine, const kernel::PageCacheParameter
   TableDisk disk(spec.table_rate, 1);
   OpenFiles open_files(cache, spec.open_files);
   const World world{machine, cache, files, disk, open_files, spec, memory.block};
+  Prng random(mix64(spec.seed));
+  const HashShape shape{spec.inner.tuples, spec.buckets, spec.batches};
+  const Orders orders{order_of(spec.inner, shape, memory.block, random),
+                      order_of(spec.outer, shape, memory.block, random)};
   HashJoinResult result;
+  result.temp_blocks =
+      static_cast<std::int64_t>(orders.inner.filled.size() + orders.outer.filled.size());
   host::RequestTrace trace(spec.trace_rows);
   const auto serve = [&] {
-    Prng random(mix64(spec.seed));
     for (std::int64_t repetition = 0; repetition < spec.repetitions; ++repetition) {
       const bool traced = repetition == spec.traced;
       if (traced) machine.watch([&](const Request& r, Nanos now) { trace.see(r, now); });
-      result.runs.push_back(run_once(world, random, result.temp_blocks));
+      result.runs.push_back(run_once(world, orders));
       if (traced) machine.watch({});
       repeated();
     }

@@ -3,10 +3,11 @@
 // (docs/papers/trim_fallocate.md; PostgreSQL 12 to 17, nodeHashjoin, buffile).
 //
 //  - Partition phase: the inner table, then the outer one is read and each tuple written to its
-//    batch's file, all files of a side growing together, 8 KiB at a time; the first batch stays in
-//    memory. A server has at most so many files open (max_files_per_process): beyond that each
-//    write closes the file that was not used for longest, which the file system takes for its end.
-//    With `give_back`, what a side's files were given beyond their ends is given back with it.
+//    batch's file, all files of a side growing together, 8 KiB at a time (dbms/batch_order.hpp);
+//    the first batch stays in memory. A server has at most so many files open
+//    (max_files_per_process): beyond that each write closes the file that was not used for longest,
+//    which the file system takes for its end. With `give_back`, what a side's files were given
+//    beyond their ends is given back with it.
 //  - Join phase: batch after batch, the inner file is read and deleted at once, then the outer one
 //    is read; it is deleted when the next batch begins.
 #pragma once
@@ -16,18 +17,12 @@
 #include <vector>
 
 #include "base/cancel.hpp"
+#include "dbms/batch_order.hpp"
 #include "host/request_trace.hpp"
 #include "kernel/ext4/ext4.hpp"
 #include "kernel/page_cache.hpp"
 
 namespace flashlab::dbms {
-
-// What each one is: dbms/describe.hpp.
-struct JoinInput {
-  std::int64_t tuples = 0;
-  Bytes heap;
-  double temp_tuple_bytes = 0;
-};
 
 // Per tuple.
 struct HashJoinCpu {
@@ -42,6 +37,7 @@ struct HashJoinSpec {
   JoinInput inner;
   JoinInput outer;
   std::int64_t batches = 2;
+  std::int64_t buckets = 1;
   std::int64_t repetitions = 1;
   HashJoinCpu cpu;
   std::int64_t open_files = 990;

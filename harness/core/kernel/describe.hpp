@@ -30,6 +30,8 @@ void describe(V& v, PageCacheParameters& p) {
              "all that is dirty is, where only such blocks are found, since Linux 4.11");
   v.optional("misses_open_windows", p.misses_open_windows,
              "of read-ahead, and continue none, since Linux 6.11");
+  v.optional("turns_end_with_scan", p.turns_end_with_scan,
+             "a file's turn in write-back, not where nothing new is found, since Linux 5.8");
 }
 
 template <class V>

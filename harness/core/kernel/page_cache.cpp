@@ -83,7 +83,9 @@ struct PageCache::File {
   std::vector<ReadAhead> read_ahead;  // by segment
   std::int64_t dirty_blocks = 0;
   std::int64_t write_back_at = 0;
-  std::int64_t ios = 0;  // under way
+  std::int64_t run_end = 0;  // of the dirty blocks that write-back found last in this turn
+  bool run_is_last = false;  // there were none behind them
+  std::int64_t ios = 0;      // under way
 
   [[nodiscard]] std::int64_t blocks() const { return static_cast<std::int64_t>(flags.size()); }
   [[nodiscard]] Flags row(std::int64_t begin, std::int64_t blocks) {
@@ -760,6 +762,8 @@ void PageCache::write_back() {
     if (turn_is_over) {
       flushed_ = next_dirty_file();
       turn_left_ = turn();
+      files_[flushed_]->run_end = 0;
+      files_[flushed_]->run_is_last = false;
       round_has_begun_ = true;
     }
     if (!write_some(flushed_)) turn_left_ = 0;
@@ -786,7 +790,8 @@ std::int64_t PageCache::turn() const {
   return std::max(half_a_second / least * least, least);
 }
 
-// One request of the file whose turn it is; false: the file's end was reached.
+// One request of the file whose turn it is; false: the file's end was reached. The file is looked
+// through for one row of dirty blocks after the other (mpage_prepare_extent_to_map).
 bool PageCache::write_some(FileId id) {
   File& file = *files_[id];
   const std::int64_t begin = file.next_dirty(file.write_back_at);
@@ -794,7 +799,13 @@ bool PageCache::write_some(FileId id) {
     file.write_back_at = 0;
     return false;
   }
-  const std::int64_t most = std::min(per_request_, file.blocks() - begin);
+  if (begin >= file.run_end) {
+    if (parameters_.turns_end_with_scan && file.run_is_last) return false;
+    file.run_end =
+        begin + leading(file.row(begin, file.blocks() - begin), kDirty | kWriting, kDirty);
+    file.run_is_last = file.next_dirty(file.run_end) == kNowhere;
+  }
+  const std::int64_t most = std::min(per_request_, file.run_end - begin);
   const std::int64_t length = leading(file.row(begin, most), kDirty | kWriting, kDirty);
   FLASHLAB_CHECK(length > 0);
   places_.allocate(id, begin, length, file.blocks());

@@ -17,8 +17,10 @@
 //    reads is congested;
 //  - write-back starts when dirty blocks exceed the background ratio of memory, takes file after
 //    file, about half a second's worth of the device's bandwidth of each, in the order of
-//    addresses, and keeps at most `queue_limit` requests waiting; whether it has brought them below
-//    that ratio it asks itself between two files, when `round` has passed or all have had a turn;
+//    addresses (what is written behind the last of them meanwhile waits for the next turn since
+//    Linux 5.8, `turns_end_with_scan`), and keeps at most `queue_limit` requests waiting; whether
+//    it has brought them below that ratio it asks itself between two files, when `round` has passed
+//    or all have had a turn;
 //  - a writer sleeps while dirty blocks and those being written exceed the ratio near the limit
 //    that the kernel steers to;
 //  - a file's blocks get their place on the device when they are first written back, from the file
@@ -59,6 +61,7 @@ struct PageCacheParameters {
   bool dirty_go_active = false;
   bool dirty_tail_is_flushed = false;
   bool misses_open_windows = false;
+  bool turns_end_with_scan = false;
 };
 
 struct PageCacheCounters {

@@ -148,13 +148,14 @@ def _host(project: Project, device: str, point: Mapping[str, Any]) -> Path:
         runnable_s(point, phase) * 1e9 / each_query for phase in ("partition", "join")
     )
     cache_bytes = int(point["page_cache_bytes"])
-    memory_bytes = cache_bytes + int(point["work_mem_bytes"])
+    server_bytes = model.server_buffers_bytes(Cell.read(point))
     return write_profile(
         project,
         f"hash-join-{point['point']}",
         title="This machine, as PostgreSQL's hash join sees it",
-        memory=f"{memory_bytes} B",
-        dirty_ratio=float(point["dirty_ratio"]) * cache_bytes / memory_bytes,
+        memory=f"{cache_bytes + int(point['work_mem_bytes'])} B",
+        # Of what the model leaves of that, as many bytes as the kernel was told.
+        dirty_ratio=float(point["dirty_ratio"]) * cache_bytes / (cache_bytes - server_bytes),
         device=device,
         copy_cpu=plain("0 ns"),
         sections={

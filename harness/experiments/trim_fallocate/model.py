@@ -107,7 +107,7 @@ def simulate(
             f"host profile {host.title}: needs page_cache, hash_join and ext4 for this study"
         )
     cpu, ext4 = host.hash_join, host.ext4
-    batches = batches_of(v)
+    cut = cut_of(v)
     discard = ext4.discard.value if v.trim == "discard" else "none"
     drive, recent = _device(stack, v), ext4.recent_allocator.value
     size_bytes = drive.parameters.capacity.value
@@ -125,6 +125,7 @@ def simulate(
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
             occupied_bytes=int(size_bytes * v.occupied_ratio),
             occupied_piece_bytes=v.occupied_piece_bytes,
+            times=True,
             fua=kernel.fua(drive) if fua is None else fua,
             recent=recent,
             stream_goals=(
@@ -134,7 +135,8 @@ def simulate(
         _core.HashJoinSpec(
             inner=_input(ORDERS, v),
             outer=_input(LINEITEM, v),
-            batches=batches,
+            batches=cut.batches,
+            buckets=cut.buckets,
             repetitions=v.repetitions * v.queries_per_repetition,
             scan_cpu_ns=cpu.partition_tuple_cpu.value,
             build_cpu_ns=cpu.build_tuple_cpu.value,
@@ -154,12 +156,17 @@ def simulate(
     return {**result, "device_bytes": size_bytes}
 
 
-def batches_of(v: Cell) -> int:
+def cut_of(v: Cell) -> hash_batches.Cut:
     """What PostgreSQL cuts the join into. Raises BadParameter if it fits into memory."""
-    batches = hash_batches.of_orders(v.scale_factor, v.work_mem_bytes)
-    if batches == 1:
+    cut = hash_batches.of_orders(v.scale_factor, v.work_mem_bytes)
+    if cut.batches == 1:
         raise BadParameter("the hash table fits into work_mem: no temporary file is written")
-    return batches
+    return cut
+
+
+def server_buffers_bytes(v: Cell) -> int:
+    """A batch's file has a block of the server's own memory while it is there (buffile.c)."""
+    return 2 * cut_of(v).batches * hash_batches.BLOCK_BYTES
 
 
 def _ratio(v: Cell) -> float:
@@ -198,10 +205,8 @@ def _page_cache(
     cache = host.page_cache
     assert cache is not None
     # The hash table's share of the memory, as at the paper's size: work_mem itself is not scaled.
-    # A batch's file has a block of the server's own memory as long as it is there (buffile.c).
-    buffers_bytes = 2 * batches_of(v) * hash_batches.BLOCK_BYTES
     memory_bytes = int((cache.memory.value - v.work_mem_bytes) * _ratio(v)) - int(
-        v.shared_buffers_bytes + buffers_bytes
+        v.shared_buffers_bytes + server_buffers_bytes(v)
     )
     if memory_bytes < 64 * _STEP_BYTES:
         raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
@@ -279,7 +284,7 @@ def metrics(found: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[st
     written = sum(run.device["write_bytes"] for run in runs)
     capacity_bytes = int(result["device_bytes"])
     return {
-        "batches": batches_of(v),
+        "batches": cut_of(v).batches,
         "elapsed_s": mean([run.elapsed_s for run in runs]),
         "partition_s": mean([run.partition_s for run in runs]),
         "join_s": mean([run.join_s for run in runs]),
