@@ -17,7 +17,8 @@ constexpr JoinInput kOrders{150'000, Bytes{21'000'000}, 120.0};
 constexpr JoinInput kLineitem{600'000, Bytes{92'000'000}, 120.0};
 constexpr HashShape kShape{150'000, 16'384, 64};
 
-BatchOrder ordered(const JoinInput& input, std::uint64_t seed = 0, const HashShape& shape = kShape) {
+BatchOrder ordered(const JoinInput& input, std::uint64_t seed = 0,
+                   const HashShape& shape = kShape) {
   Prng random(seed);
   return order_of(input, shape, 8_KiB, random);
 }
@@ -95,7 +96,8 @@ TEST(BatchOrder, BatchesAreAsUnevenAsChanceMakesThem) {
   EXPECT_GT(chi, 63 - 4 * std::sqrt(2.0 * 63));  // neither dealt out in turn
   EXPECT_LT(chi, 63 + 4 * std::sqrt(2.0 * 63));  // nor uneven
   for (std::size_t batch = 1; batch < 64; ++batch) {
-    EXPECT_EQ(order.blocks[batch], static_cast<std::int64_t>(std::ceil(tuples[batch] * 120 / 8192)));
+    EXPECT_EQ(order.blocks[batch],
+              static_cast<std::int64_t>(std::ceil(tuples[batch] * 120 / 8192)));
   }
 }
 

@@ -1,6 +1,6 @@
-// In which order PostgreSQL's hash join fills the blocks of its batches' files. TPC-H's tables lie in
-// the order of their keys, so the server's hash function alone decides it, and each repetition has
-// the same one.
+// In which order PostgreSQL's hash join fills the blocks of its batches' files. TPC-H's tables lie
+// in the order of their keys, so the server's hash function alone decides it, and each repetition
+// has the same one.
 //
 //  - Keys are TPC-H's (revision 3, 4.2.3: eight of each 32 are used), from 1 on, of type integer.
 //    The inner table has each once; of the outer one a key has 1 to 2 m - 1 tuples, evenly drawn,
@@ -28,8 +28,9 @@ struct JoinInput {
 
 // Batches are counted from 0 on: that one has no file.
 struct BatchOrder {
-  std::vector<std::uint32_t> made;    // the batch of each file, in the order of their first tuples
-  std::vector<std::uint32_t> filled;  // the batch of each block, in the order in which they are full
+  std::vector<std::uint32_t> made;  // the batch of each file, in the order of their first tuples
+  std::vector<std::uint32_t>
+      filled;  // the batch of each block, in the order in which they are full
   std::vector<std::int64_t> scanned;  // by block: tuples of the table until then
   std::vector<std::int64_t> blocks;   // by batch
 };

@@ -161,7 +161,7 @@ def points(parameters: Parameters, devices: Sequence[str]) -> list[Point]:
 def _spills(v: Cell) -> bool:
     if v.workload != "hash_join":
         return True
-    return hash_batches.of_orders(v.scale_factor, v.work_mem_bytes).batches > 1
+    return hash_batches.of_orders(v.scale_factor, v.work_mem_bytes) > 1
 
 
 def _settings(p: Parameters, devices: Sequence[str]) -> Iterator[Cell]:

@@ -1,4 +1,4 @@
-"""Into how many batches and buckets PostgreSQL cuts a hash join that does not fit into work_mem.
+"""Into how many batches PostgreSQL cuts a hash join that does not fit into work_mem.
 
 From its source (ExecChooseHashTableSize in nodeHash.c, 12 to 17). Of its optimisation for skewed
 keys, which TPC-H's have not, only the memory that it sets aside in any case. 18 weighs the batches'
@@ -43,18 +43,10 @@ ORDERS: Final = Table(1_500_000, 213_729_280, 103.6)
 LINEITEM: Final = Table(6_001_215, 922_288_128, 119.6)
 
 
-@dataclass(frozen=True)
-class Cut:
-    """What the planner makes of a join, both powers of two. `batches` 1: it fits."""
+def batches(rows: int, width_bytes: float, work_mem_bytes: int) -> int:
+    """Batches for `rows` inner tuples of that average width of data, as the planner sees it.
 
-    batches: int
-    buckets: int
-
-
-def cut(rows: int, width_bytes: float, work_mem_bytes: int) -> Cut:
-    """For `rows` inner tuples of that average width of data, as the planner sees it.
-
-    Raises BadParameter.
+    1: it fits. Raises BadParameter.
     """
     if rows < 1 or width_bytes <= 0 or work_mem_bytes < 64 << 10:
         raise BadParameter("hash join: needs rows, a width, and at least 64 KiB of work_mem")
@@ -64,17 +56,17 @@ def cut(rows: int, width_bytes: float, work_mem_bytes: int) -> Cut:
     most_pointers = 1 << int(math.log2(table_bytes // _POINTER_BYTES))
     buckets = 1 << math.ceil(math.log2(max(min(rows, most_pointers), _LEAST_BUCKETS)))
     if inner_bytes + buckets * _POINTER_BYTES <= table_bytes:
-        return Cut(1, buckets)
+        return 1
     fitting = table_bytes // (tuple_bytes + _POINTER_BYTES)
     buckets = min(1 << math.ceil(math.log2(fitting)), most_pointers)
     needed = math.ceil(inner_bytes / (table_bytes - buckets * _POINTER_BYTES))
-    return Cut(max(2, 1 << math.ceil(math.log2(needed))), buckets)
+    return max(2, 1 << math.ceil(math.log2(needed)))
 
 
-def of_orders(scale_factor: float, work_mem_bytes: int) -> Cut:
-    """Of a join whose inner side is TPC-H's orders. Raises as `cut`."""
+def of_orders(scale_factor: float, work_mem_bytes: int) -> int:
+    """Batches of a join whose inner side is TPC-H's orders. Raises as `batches`."""
     rows = max(int(ORDERS.rows * scale_factor), 1)
-    return cut(rows, ORDERS.width_bytes, work_mem_bytes)
+    return batches(rows, ORDERS.width_bytes, work_mem_bytes)
 
 
 def _skew_bytes(tuple_bytes: int, work_mem_bytes: int) -> int:

@@ -16,6 +16,7 @@ from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import hash_batches
 from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.experiments.trim_fallocate.hash_batches import LINEITEM, ORDERS, Table
+from harness.experiments.trim_fallocate.hash_buckets import buckets
 from harness.experiments.variants import overrides_of
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import TRACE_ROWS, ModelledStack, SimulatedBench
@@ -107,7 +108,7 @@ def simulate(
             f"host profile {host.title}: needs page_cache, hash_join and ext4 for this study"
         )
     cpu, ext4 = host.hash_join, host.ext4
-    cut = cut_of(v)
+    batches = batches_of(v)
     discard = ext4.discard.value if v.trim == "discard" else "none"
     drive, recent = _device(stack, v), ext4.recent_allocator.value
     size_bytes = drive.parameters.capacity.value
@@ -135,8 +136,8 @@ def simulate(
         _core.HashJoinSpec(
             inner=_input(ORDERS, v),
             outer=_input(LINEITEM, v),
-            batches=cut.batches,
-            buckets=cut.buckets,
+            batches=batches,
+            buckets=buckets(ORDERS.width_bytes, v.work_mem_bytes),
             repetitions=v.repetitions * v.queries_per_repetition,
             scan_cpu_ns=cpu.partition_tuple_cpu.value,
             build_cpu_ns=cpu.build_tuple_cpu.value,
@@ -156,17 +157,17 @@ def simulate(
     return {**result, "device_bytes": size_bytes}
 
 
-def cut_of(v: Cell) -> hash_batches.Cut:
+def batches_of(v: Cell) -> int:
     """What PostgreSQL cuts the join into. Raises BadParameter if it fits into memory."""
-    cut = hash_batches.of_orders(v.scale_factor, v.work_mem_bytes)
-    if cut.batches == 1:
+    batches = hash_batches.of_orders(v.scale_factor, v.work_mem_bytes)
+    if batches == 1:
         raise BadParameter("the hash table fits into work_mem: no temporary file is written")
-    return cut
+    return batches
 
 
 def server_buffers_bytes(v: Cell) -> int:
     """A batch's file has a block of the server's own memory while it is there (buffile.c)."""
-    return 2 * cut_of(v).batches * hash_batches.BLOCK_BYTES
+    return 2 * batches_of(v) * hash_batches.BLOCK_BYTES
 
 
 def _ratio(v: Cell) -> float:
@@ -284,7 +285,7 @@ def metrics(found: Sequence[Run], result: Mapping[str, Any], v: Cell) -> dict[st
     written = sum(run.device["write_bytes"] for run in runs)
     capacity_bytes = int(result["device_bytes"])
     return {
-        "batches": cut_of(v).batches,
+        "batches": batches_of(v),
         "elapsed_s": mean([run.elapsed_s for run in runs]),
         "partition_s": mean([run.partition_s for run in runs]),
         "join_s": mean([run.join_s for run in runs]),
