@@ -297,7 +297,7 @@ LOOP_CTL_REMOVE = 0x4C81
 
 def _forget_loop_device(number: int) -> None:
     """Once nobody has it open: another test's losetup looks at all of them for a moment."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     with Path("/dev/loop-control").open("rb") as control:
         while True:
             try:
