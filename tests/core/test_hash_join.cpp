@@ -318,6 +318,7 @@ TEST(HashJoinSpec, WhatMakesNoJoinIsRefused) {
       {"input", [](auto& s) { s.outer.heap = Bytes{0}; }},
       {"input", [](auto& s) { s.outer.temp_tuple_bytes = 0.0; }},
       {"batches", [](auto& s) { s.batches = 1; }},
+      {"batches", [](auto& s) { s.batches = (1 << 20) + 1; }},
       {"batches", [](auto& s) { s.batches = 1 << 21; }},
       {"batches", [](auto& s) { s.batches = 24; }},
       {"buckets", [](auto& s) { s.buckets = 0; }},
