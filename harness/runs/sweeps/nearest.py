@@ -33,6 +33,10 @@ NEAREST_RATIO: Final = 0.1
 class Posterior:
     """Accepted machines: `indices` int64 (n,) into the sample, `shares` float64 (n, unknowns), 0 to
     1, after the regression, and their `weights` (n,), which add up to 1.
+
+    An interval says where one machine more lies. Of n draws and it, it is the lowest as often as
+    each other: beyond the outermost draws, up to the range's ends, lies 1 of n + 1 (n: Kish's
+    effective number, for draws that have weights).
     """
 
     indices: NDArray[np.int64]
@@ -46,8 +50,10 @@ class Posterior:
 
     def _quantile(self, column: Floats, below: float) -> float:
         order = np.argsort(column, kind="stable")
-        reached = np.cumsum(self.weights[order]) - self.weights[order] / 2
-        return float(np.interp(below, reached, column[order]))
+        middles = np.cumsum(self.weights[order]) - self.weights[order] / 2
+        count = _effective(self.weights)
+        reached = np.concatenate([[0.0], (count * middles + 0.5) / (count + 1), [1.0]])
+        return float(np.interp(below, reached, np.concatenate([[0.0], column[order], [1.0]])))
 
 
 def posterior(
@@ -85,13 +91,21 @@ def _moved(shares: Floats, away: Floats, weights: Floats) -> Floats:
         return inside
     root = np.sqrt(weights)[:, None]
     design = np.column_stack([np.ones(len(away)), away])
-    slopes, *_ = np.linalg.lstsq(design * root, free * root, rcond=None)
+    smoother = np.linalg.pinv(design * root) * root.T
+    slopes = smoother @ free
     corrected = free - away @ slopes[1:]
-    # What was fitted to few lies too near to the fit: residuals by their degrees of freedom.
-    middle, effective = weights @ corrected, 1 / float((weights**2).sum())
-    wider = np.sqrt(effective / max(effective - design.shape[1], 1.0))
+    # What was fitted to few lies too near to the fit, and the fit itself is not known better than
+    # they say: a new machine's variance is the residuals', by their degrees of freedom, and its.
+    middle, effective = weights @ corrected, _effective(weights)
+    freedom = max(effective - design.shape[1], 1.0)
+    wider = np.sqrt(effective / freedom * (1 + (smoother[0] ** 2).sum()))
     moved: Floats = 1 / (1 + np.exp(-(middle + wider * (corrected - middle))))
     return moved
+
+
+def _effective(weights: Floats) -> float:
+    """To how many equal ones weights that add up to 1 amount (Kish)."""
+    return 1 / float((weights**2).sum())
 
 
 def planted(recorded: Recorded, names: Sequence[str], trials: int = 100) -> pd.DataFrame:

@@ -31,6 +31,9 @@ _CONFIG: Final = {
     # A point may take many minutes, and says nothing meanwhile.
     "distributed.scheduler.worker-ttl": None,
     "distributed.admin.tick.limit": "1h",
+    # Idle, Dask takes 2.1 % of a core here and 1.5 % in each worker; less often, 1.0 % and 0.4 %.
+    "distributed.admin.tick.interval": "1s",
+    "distributed.worker.profile.enabled": False,
 }
 
 

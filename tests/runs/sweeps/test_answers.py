@@ -238,6 +238,23 @@ def test_a_planted_machine_is_found_again() -> None:
     assert spread.found.mean() > 0.85
 
 
+@pytest.mark.parametrize(("machines", "numbers"), [(60, 3), (60, 20), (200, 10), (400, 10)])
+def test_intervals_of_few_machines_and_many_results_are_not_too_narrow(
+    machines: int, numbers: int
+) -> None:
+    """What decides nothing hides among the results; half of them tell a little of one unknown."""
+    draws = np.random.default_rng(11)
+    inside = 0
+    for _ in range(trials := 400):
+        shares = draws.random((machines + 1, 1))
+        results = draws.normal(size=(machines + 1, numbers))
+        results[:, ::2] += 2 * shares
+        made = nearest.posterior(shares[1:], results[1:], results[0])
+        [(low, high)] = made.interval()
+        inside += low <= shares[0, 0] <= high
+    assert 0.86 <= inside / trials <= 0.99
+
+
 def test_intervals_that_are_too_narrow_would_be_seen() -> None:
     found = swept({"first": (lambda a, b, c: a + b, 0, 1)}, 600)
     shares, results = found.shares.to_numpy(), found.by_claim.to_numpy()
