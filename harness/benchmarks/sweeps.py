@@ -5,13 +5,15 @@ In a checkout of their own, with the study whose points are the smallest.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from harness.goals import Goal
 from harness.paths import Project
 from harness.runs.sweeps import nearest, recorded, unknowns
 from harness.runs.sweeps.sweep import Asked, Sweep, place
-from harness.runs.sweeps.work import run_batch
+from harness.runs.sweeps.work import Work, run_batch
 
 _COMMAND: Final = "make bench ONLY=sweeps"
 _POINTS: Final = 10_000
@@ -33,6 +35,8 @@ _TRIALS: Final = 100
 _SMALL: Final = "smoke"
 _NEEDED: Final = ("params.yaml", "dvc.yaml", "pyproject.toml", "hardware", "data/published")
 _KILLER_S: Final = 300.0
+_BARE_POINTS: Final = 2_000
+_BARE_BATCH: Final = 40
 
 
 def measure(project: Project, console: Console) -> Iterator[Goal]:
@@ -61,11 +65,14 @@ def _figures(own: Project, study: str, machines: int, console: Console) -> Itera
     one = _run(own, study, machines, 1)
     console.print(f"{study}: {len(one.keys):,} points, one worker {one.elapsed_s:.0f} s")
     two = _run(own, study, machines, 2)
+    bare = _bare_speedup(own, study, machines)
+    console.print(f"2 workers {one.elapsed_s / two.elapsed_s:.2f}, 2 bare processes {bare:.2f}")
     context = {
         "study": study,
         "points": len(one.keys),
         "one_s": one.elapsed_s,
         "two_s": two.elapsed_s,
+        "bare_processes": bare,
         "processors": os.cpu_count(),
         "load_average": os.getloadavg()[0],
     }
@@ -138,6 +145,24 @@ def _run(project: Project, study: str, machines: int, workers: int) -> _Run:
         {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()},
         folder,
     )
+
+
+def _bare_speedup(project: Project, study: str, machines: int) -> float:
+    """What two processes gain over one on this machine, with nothing of a sweep between them."""
+    sweep = Sweep(project, study, Asked(machines=machines, scale=_SMALL))
+    works = [work for work, _ in sweep.todo({}).values()][:_BARE_POINTS]
+    batches = [works[at : at + _BARE_BATCH] for at in range(0, len(works), _BARE_BATCH)]
+    one_s, two_s = (_bare_s(batches, processes) for processes in (1, 2))
+    return one_s / two_s
+
+
+def _bare_s(batches: Sequence[Sequence[Work]], processes: int) -> float:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        list(pool.map(run_batch, [batches[0]] * (2 * processes)))  # all are there, and warm
+        begin = time.monotonic()
+        list(pool.map(run_batch, batches))
+        return time.monotonic() - begin
 
 
 def _recorded_keys(project: Project, study: str) -> list[str]:
