@@ -440,7 +440,7 @@ def merge_plan(name: str, order: int, runs: int) -> tuple:
 class PageCacheParameters:
     """The kernel's page cache; see core/kernel/page_cache.hpp."""
 
-    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, round_ns: int = 0, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False, dirty_tail_is_flushed: bool = False, misses_open_windows: bool = False, turns_end_with_scan: bool = False) -> None:
+    def __init__(self, *, memory_bytes: int, block_bytes: int = 8192, read_ahead_bytes: int = 131072, dirty_background_ratio: float = 0.1, dirty_ratio: float = 0.2, strict_limit: bool = False, round_ns: int = 0, second_ns: int = 1000000000, queue_limit: int = 128, allocation_bytes: int = 8388608, segment_bytes: int = 1073741824, begin_bytes: int = 0, copy_cpu_ns: int = 0, refaults: bool = False, writes_are_uses: bool = False, dirty_go_active: bool = False, dirty_tail_is_flushed: bool = False, misses_open_windows: bool = False, turns_end_with_scan: bool = False) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -448,8 +448,10 @@ class PageCacheParameters:
         block_bytes: what everything is counted in: what the reader reads
         read_ahead_bytes: the largest window; one block: none
         dirty_background_ratio: of memory: write-back begins
-        dirty_ratio: of memory: writers are held back
+        dirty_ratio: of memory: as much is dirty at most
+        strict_limit: the device's own: steered to the middle of both
         round_ns: of write-back, before it looks at the ratio again
+        second_ns: of the kernel's clock, by which writers keep their pace
         queue_limit: nr_requests
         allocation_bytes: of space on the device, at a time
         segment_bytes: a file is split into files of this size

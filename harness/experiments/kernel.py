@@ -35,12 +35,15 @@ def stream_goals(device_bytes: int, cpus: int, *, recent: bool = True) -> int:
     return min(cpus, -(-groups // _GROUPS_PER_GOAL))
 
 
-def fua(profile: DeviceProfile) -> bool:
+def fua(profile: DeviceProfile, said: bool | None = None) -> bool:
     """Whether the kernel asks this drive that a write be durable by itself; else a flush follows.
 
+    `said`: by whoever knows, as of a drive that is emulated.
     NVMe's drives it does. SATA's it does not, unless somebody says libata.fua=1
     (drivers/ata/libata-core.c). Profiles do not name the interface: a TRIM that queues is NVMe's.
     """
+    if said is not None:
+        return said
     return isinstance(profile, SsdProfile) and profile.parameters.trim_queued.value
 
 

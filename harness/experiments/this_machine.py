@@ -26,10 +26,8 @@ from harness.tiers.hardware import HardwareBench
 _BACKGROUND: Final = 0.5
 """Where writing in the background begins, of the limit: see `writeback.limited`."""
 
-_STEERED: Final = (2 + _BACKGROUND) / 3
-"""Of the limit, to be told to a model that steers to a quarter of the way from it to where writing
-begins, as the kernel does for the machine as a whole. A device that has a strict limit of its own
-it steers to half of that way (Linux, mm/page-writeback.c, wb_position_ratio)."""
+STRICT_LIMIT: Final = True
+"""Whether what may be dirty is the device's own bound: as `writeback.limited` sets it."""
 
 FUA: Final = FuseLoop.told.fua == "fua"
 """Whether the kernel uses it of the emulated drives that are published."""
@@ -98,7 +96,7 @@ def write_profile(
         "client_memory": plain("0 B"),
         "read_ahead": plain(f"{READ_AHEAD_KIB} KiB"),
         "dirty_background": plain(dirty_ratio * _BACKGROUND),
-        "dirty": plain(dirty_ratio * _STEERED),
+        "dirty": plain(dirty_ratio),
         "queue_limit": plain(limits.at_a_time),
         "allocation": plain("8 MiB"),
         "segment": plain("1 GiB"),

@@ -28,9 +28,8 @@ struct JoinInput {
 
 // Batches are counted from 0 on: that one has no file.
 struct BatchOrder {
-  std::vector<std::uint32_t> made;  // the batch of each file, in the order of their first tuples
-  std::vector<std::uint32_t>
-      filled;  // the batch of each block, in the order in which they are full
+  std::vector<std::uint32_t> made;    // of each file the batch, in the order of their first tuples
+  std::vector<std::uint32_t> filled;  // of each block the batch, in the order of filling
   std::vector<std::int64_t> scanned;  // by block: tuples of the table until then
   std::vector<std::int64_t> blocks;   // by batch
 };

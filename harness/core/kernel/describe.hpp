@@ -15,8 +15,10 @@ void describe(V& v, PageCacheParameters& p) {
   v.optional("block_bytes", p.block, "what everything is counted in: what the reader reads");
   v.optional("read_ahead_bytes", p.read_ahead, "the largest window; one block: none");
   v.optional("dirty_background_ratio", p.dirty_background_ratio, "of memory: write-back begins");
-  v.optional("dirty_ratio", p.dirty_ratio, "of memory: writers are held back");
+  v.optional("dirty_ratio", p.dirty_ratio, "of memory: as much is dirty at most");
+  v.optional("strict_limit", p.strict_limit, "the device's own: steered to the middle of both");
   v.optional("round_ns", p.round, "of write-back, before it looks at the ratio again");
+  v.optional("second_ns", p.second, "of the kernel's clock, by which writers keep their pace");
   v.optional("queue_limit", p.queue_limit, "nr_requests");
   v.optional("allocation_bytes", p.allocation, "of space on the device, at a time");
   v.optional("segment_bytes", p.segment, "a file is split into files of this size");

@@ -32,10 +32,8 @@ constexpr FileId kElsewhere = UINT32_MAX;
 constexpr Process kFlusher = UINT32_MAX;  // on whose behalf the kernel writes back
 constexpr std::int64_t kNowhere = -1;
 
-constexpr Bytes kLeastTurn = 4_MiB;           // of a file in write-back
-constexpr Bytes kFirstBandwidth = 100_MiB;    // per second, before anything was measured
-constexpr Bytes kReclaimed{32 * 4096};        // by one reclaim, and looked at at a time
-constexpr Nanos kBandwidthInterval = 200_ms;  // at which it is measured
+constexpr Bytes kLeastTurn = 4_MiB;     // of a file in write-back
+constexpr Bytes kReclaimed{32 * 4096};  // by one reclaim, and looked at at a time
 
 std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -125,6 +123,26 @@ struct PageCache::File {
 
 namespace {
 
+const PageCacheParameters& checked(const PageCacheParameters& p) {
+  require(p.block.count() >= kSectorBytes && p.block.count() % kSectorBytes == 0,
+          "page cache, block: must be a multiple of 512 B");
+  require(p.memory >= 64 * p.block, "page cache, memory: must hold at least 64 blocks");
+  require(p.segment >= p.block && p.segment.count() % p.block.count() == 0,
+          "page cache, segment: must be a multiple of the block");
+  require(p.dirty_background_ratio > 0.0 && p.dirty_ratio >= p.dirty_background_ratio &&
+              p.dirty_ratio <= 1.0,
+          "page cache, dirty ratios: 0 < background <= limit <= 1");
+  require(p.queue_limit >= 1, "page cache, queue_limit: must be at least 1");
+  require(p.copy_cpu >= Nanos{0}, "page cache, copy_cpu: must not be negative");
+  return p;
+}
+
+// Of memory, in blocks.
+std::int64_t share_of(const PageCacheParameters& p, double ratio) {
+  const double bytes = ratio * static_cast<double>(p.memory.count());
+  return std::max<std::int64_t>(static_cast<std::int64_t>(bytes) / p.block.count(), 1);
+}
+
 std::unique_ptr<FileSystem> in_turn(const Machine& machine, const PageCacheParameters& p) {
   require(p.block.count() >= kSectorBytes && p.block.count() % kSectorBytes == 0,
           "page cache, block: must be a multiple of 512 B");
@@ -148,31 +166,21 @@ PageCache::PageCache(Machine& machine, const PageCacheParameters& p, FileSystem&
 
 PageCache::PageCache(Machine& machine, const PageCacheParameters& p,
                      std::unique_ptr<FileSystem> own, FileSystem* places)
-    : machine_(machine), parameters_(p), own_(std::move(own)), places_(places ? *places : *own_) {
-  require(p.block.count() >= kSectorBytes && p.block.count() % kSectorBytes == 0,
-          "page cache, block: must be a multiple of 512 B");
-  require(p.memory >= 64 * p.block, "page cache, memory: must hold at least 64 blocks");
-  require(p.segment >= p.block && p.segment.count() % p.block.count() == 0,
-          "page cache, segment: must be a multiple of the block");
-  require(p.dirty_background_ratio > 0.0 && p.dirty_ratio >= p.dirty_background_ratio &&
-              p.dirty_ratio <= 1.0,
-          "page cache, dirty ratios: 0 < background <= limit <= 1");
-  require(p.queue_limit >= 1, "page cache, queue_limit: must be at least 1");
-  require(p.copy_cpu >= Nanos{0}, "page cache, copy_cpu: must not be negative");
-  const auto share = [&](double ratio) {
-    const double bytes = ratio * static_cast<double>(p.memory.count());
-    return std::max<std::int64_t>(static_cast<std::int64_t>(bytes) / p.block.count(), 1);
-  };
+    : machine_(machine),
+      parameters_(checked(p)),
+      own_(std::move(own)),
+      places_(places ? *places : *own_),
+      background_(share_of(p, p.dirty_background_ratio)),
+      pace_({.background = background_,
+             .limit = share_of(p, p.dirty_ratio),
+             .is_strict = p.strict_limit,
+             .block = p.block,
+             .second = p.second}) {
   capacity_ = p.memory / p.block;
-  background_ = share(p.dirty_background_ratio);
-  // The kernel steers to the middle between the limit and the free run, which ends half way between
-  // background and limit.
-  limit_ = share(0.75 * p.dirty_ratio + 0.25 * p.dirty_background_ratio);
   read_ahead_ = std::max<std::int64_t>(p.read_ahead / p.block, 1);
   per_segment_ = p.segment / p.block;
   per_request_ = std::max<std::int64_t>(machine.parameters().max_request / p.block, 1);
   per_reclaim_ = std::max<std::int64_t>(kReclaimed / p.block, 1);
-  bandwidth_ = static_cast<double>(kFirstBandwidth / p.block);
 }
 
 PageCache::~PageCache() = default;
@@ -427,19 +435,7 @@ void PageCache::write_done(const Io& io) {
   writing_ -= io.blocks;
   --file.ios;
   settle(io.file);
-  bandwidth_blocks_ += io.blocks;
-  const Nanos span = machine_.now() - bandwidth_since_;
-  if (span >= kBandwidthInterval) {
-    const double now =
-        static_cast<double>(bandwidth_blocks_) * 1e9 / static_cast<double>(span.count());
-    bandwidth_ += (now - bandwidth_) / 8.0;
-    bandwidth_since_ = machine_.now();
-    bandwidth_blocks_ = 0;
-  }
-  if (dirty_ + writing_ <= limit_) {
-    for (const Process process : held_back_) machine_.wake(process);
-    held_back_.clear();
-  }
+  pace_.written_back(io.blocks);
   writing_back_ ? write_back() : begin_write_back();
 }
 
@@ -674,6 +670,7 @@ void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t 
     }
     block += n;
   }
+  const std::int64_t newly_dirty = blocks - with(row, kDirty);
   // The device does not get a block that it is busy with: write_done() sees to it.
   if (any_of(row) & (kDirty | kWriting)) {
     for (std::int64_t block = begin; block < begin + blocks; ++block) {
@@ -686,7 +683,7 @@ void PageCache::write(Process self, FileId id, std::int64_t begin, std::int64_t 
   if (parameters_.writes_are_uses) use(file, begin, blocks);
   places_.written(id);
   if (!writing_back_) begin_write_back();
-  hold_back(self);
+  keep_pace(self, newly_dirty);
 }
 
 void PageCache::mark_dirty(File& file, std::int64_t begin, std::int64_t blocks) {
@@ -699,8 +696,7 @@ void PageCache::mark_dirty(File& file, std::int64_t begin, std::int64_t blocks) 
 
 void PageCache::begin_write_back() {
   if (!goes_on()) return;
-  bandwidth_since_ = machine_.now();
-  bandwidth_blocks_ = 0;
+  pace_.begin(machine_.now());
   writing_back_ = true;
   begin_round();
   write_back();
@@ -735,16 +731,14 @@ bool PageCache::round_is_over() const {
   return flushed_ == round_last_ || (wraps && next > round_last_);
 }
 
-void PageCache::hold_back(Process self) {
-  if (dirty_ + writing_ <= limit_) return;
+void PageCache::keep_pace(Process self, std::int64_t blocks) {
   const Nanos begin = machine_.now();
-  machine_.wait(self, [&] {
-    if (dirty_ + writing_ <= limit_) return true;
-    if (std::find(held_back_.begin(), held_back_.end(), self) == held_back_.end()) {
-      held_back_.push_back(self);
-    }
-    return false;
-  });
+  while (true) {
+    const auto [until, again] = pace_.after(self, blocks, dirty_ + writing_, machine_.now());
+    if (until > machine_.now()) machine_.sleep_until(self, until);
+    if (!again) break;
+    blocks = 0;
+  }
   counters_.write_wait += machine_.now() - begin;
 }
 
@@ -760,6 +754,7 @@ void PageCache::write_back() {
       begin_round();
     }
     if (turn_is_over) {
+      pace_.look(machine_.now());
       flushed_ = next_dirty_file();
       turn_left_ = turn();
       files_[flushed_]->run_end = 0;
@@ -786,7 +781,8 @@ FileId PageCache::next_dirty_file() const {
 
 std::int64_t PageCache::turn() const {
   const std::int64_t least = kLeastTurn / parameters_.block;
-  const auto half_a_second = static_cast<std::int64_t>(bandwidth_ / 2.0);
+  const double second = static_cast<double>(parameters_.second.count()) / 1e9;
+  const auto half_a_second = static_cast<std::int64_t>(pace_.bandwidth() * second / 2.0);
   return std::max(half_a_second / least * least, least);
 }
 
@@ -800,10 +796,10 @@ bool PageCache::write_some(FileId id) {
     return false;
   }
   if (begin >= file.run_end) {
-    if (parameters_.turns_end_with_scan && file.run_is_last) return false;
+    if (file.run_is_last) return false;
     file.run_end =
         begin + leading(file.row(begin, file.blocks() - begin), kDirty | kWriting, kDirty);
-    file.run_is_last = file.next_dirty(file.run_end) == kNowhere;
+    file.run_is_last = parameters_.turns_end_with_scan && file.next_dirty(file.run_end) == kNowhere;
   }
   const std::int64_t most = std::min(per_request_, file.run_end - begin);
   const std::int64_t length = leading(file.row(begin, most), kDirty | kWriting, kDirty);

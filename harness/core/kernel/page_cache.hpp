@@ -21,8 +21,7 @@
 //    Linux 5.8, `turns_end_with_scan`), and keeps at most `queue_limit` requests waiting; whether
 //    it has brought them below that ratio it asks itself between two files, when `round` has passed
 //    or all have had a turn;
-//  - a writer sleeps while dirty blocks and those being written exceed the ratio near the limit
-//    that the kernel steers to;
+//  - a writer keeps to a pace, by dirty blocks and those being written (dirty_pace.hpp);
 //  - a file's blocks get their place on the device when they are first written back, from the file
 //    system that the cache was given: ext4 (ext4.hpp), or `allocation` bytes at a time, one file's
 //    after the other's.
@@ -38,6 +37,7 @@
 
 #include "base/ring.hpp"
 #include "host/machine.hpp"
+#include "kernel/dirty_pace.hpp"
 #include "kernel/file_system.hpp"
 #include "kernel/read_ahead.hpp"
 
@@ -50,7 +50,9 @@ struct PageCacheParameters {
   Bytes read_ahead{128 * 1024};
   double dirty_background_ratio = 0.1;
   double dirty_ratio = 0.2;
+  bool strict_limit = false;
   Nanos round;
+  Nanos second{1'000'000'000};
   std::uint32_t queue_limit = 128;
   Bytes allocation{8 << 20};
   Bytes segment{1 << 30};
@@ -164,7 +166,7 @@ class PageCache final : private host::IoOwner {
   void rotate(File& file, std::int64_t begin, std::int64_t blocks);
   void forget(std::span<std::uint8_t> row);
 
-  void hold_back(host::Process self);
+  void keep_pace(host::Process self, std::int64_t blocks);
   void mark_dirty(File& file, std::int64_t begin, std::int64_t blocks);
   void begin_write_back();
   void write_back();
@@ -183,7 +185,7 @@ class PageCache final : private host::IoOwner {
   FileSystem& places_;
   std::int64_t capacity_;
   std::int64_t background_;
-  std::int64_t limit_;
+  DirtyPace pace_;
   std::int64_t read_ahead_;
   std::int64_t per_segment_;
   std::int64_t per_request_;
@@ -202,7 +204,6 @@ class PageCache final : private host::IoOwner {
   std::int64_t writing_ = 0;        // under write-back, whether written to again meanwhile or not
   std::vector<Io> ios_;
   std::vector<std::uint32_t> free_ios_;
-  std::vector<host::Process> held_back_;
   std::vector<Nanos> cpu_;  // by process
   bool writing_back_ = false;
   Reclaim reclaim_;
@@ -213,9 +214,6 @@ class PageCache final : private host::IoOwner {
   Nanos round_begin_;
   FileId round_last_ = 0;  // behind which the list ends
   bool round_has_begun_ = false;
-  double bandwidth_;  // of write-back, blocks per second
-  Nanos bandwidth_since_;
-  std::int64_t bandwidth_blocks_ = 0;
   PageCacheCounters counters_;
 };
 

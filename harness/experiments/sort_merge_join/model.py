@@ -112,6 +112,7 @@ def simulate(
     version: kernel.Version = _KERNEL,
     file_system_bytes: int = 0,
     fua: bool | None = None,
+    strict_limit: bool = False,
 ) -> dict[str, Any]:
     """`_core.run_sort_merge_joins` of that many clients on that stack.
 
@@ -120,6 +121,7 @@ def simulate(
     `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
     `version`: of the kernel. `file_system_bytes`: from the device's beginning on; 0: all of it.
     `fua`: whether the kernel uses that of the device; None: as it does of such a drive.
+    `strict_limit`: what may be dirty is the device's own bound.
     Raises BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
     host = stack.host
@@ -149,9 +151,9 @@ def simulate(
         seed=v.repetition,
     )
     memory_bytes = page_cache_bytes or _left_bytes(stack, query, v)
-    # As many rounds of write-back in a sort as at the paper's size.
-    round_s = kernel.WRITE_BACK_ROUND_S * v.size_ratio_to_paper / slowdown
-    cache = _page_cache(stack, memory_bytes, round_s, version)
+    # Write-back takes as many rounds in a sort as at the paper's size.
+    second_s = v.size_ratio_to_paper / slowdown
+    cache = _page_cache(stack, memory_bytes, second_s, version, strict_limit=strict_limit)
     return _core.run_sort_merge_joins(
         stack.device_core,
         host.to_core(),
@@ -208,7 +210,7 @@ def _file_system(
         size_bytes=size_bytes,
         occupied_bytes=_begin_bytes(stack),
         times=True,
-        fua=kernel.fua(stack.device) if fua is None else fua,
+        fua=kernel.fua(stack.device, fua),
         recent=recent,
         stream_goals=(
             kernel.stream_goals(size_bytes, stack.host.parameters.cores.value, recent=recent)
@@ -217,8 +219,14 @@ def _file_system(
 
 
 def _page_cache(
-    stack: ModelledStack, memory_bytes: int, round_s: float, version: kernel.Version
+    stack: ModelledStack,
+    memory_bytes: int,
+    second_s: float,
+    version: kernel.Version,
+    *,
+    strict_limit: bool,
 ) -> _core.PageCacheParameters:
+    """`second_s`: how long one of the kernel's lasts."""
     cache = stack.host.page_cache
     assert cache is not None
     return _core.PageCacheParameters(
@@ -227,7 +235,9 @@ def _page_cache(
         read_ahead_bytes=cache.read_ahead.value,
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
-        round_ns=int(round_s * 1e9),
+        strict_limit=strict_limit,
+        round_ns=int(kernel.WRITE_BACK_ROUND_S * second_s * 1e9),
+        second_ns=int(second_s * 1e9),
         queue_limit=cache.queue_limit.value,
         allocation_bytes=cache.allocation.value,
         segment_bytes=cache.segment.value,

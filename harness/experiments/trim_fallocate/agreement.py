@@ -20,7 +20,7 @@ import pandas as pd
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Runs
 from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
-from harness.experiments.this_machine import FUA, ext4_of, plain, write_profile
+from harness.experiments.this_machine import FUA, STRICT_LIMIT, ext4_of, plain, write_profile
 from harness.experiments.trim_fallocate import hash_batches, model
 from harness.experiments.trim_fallocate.grid import Cell
 from harness.paths import Project
@@ -129,6 +129,7 @@ def _simulated(
                 seed=seed,
                 slowdown=float(point["slowdown"]),
                 fua=FUA,
+                strict_limit=STRICT_LIMIT,
             )
             for seed in range(_ORDERS)
         ]

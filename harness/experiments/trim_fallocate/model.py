@@ -94,6 +94,7 @@ def simulate(
     seed: int = 0,
     slowdown: float = 1.0,
     fua: bool | None = None,
+    strict_limit: bool = False,
 ) -> dict[str, Any]:
     """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
@@ -101,6 +102,7 @@ def simulate(
     one begins at once, as the paper's did, and finds the drive busy with it. `seed`: of the tuples'
     order. `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
     `fua`: whether the kernel uses that of the device; None: as it does of such a drive.
+    `strict_limit`: what may be dirty is the device's own bound.
     """
     host = stack.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
@@ -115,7 +117,13 @@ def simulate(
     result = _core.run_hash_joins(
         drive.to_core(),
         host.to_core(),
-        _page_cache(host, v, slowdown, kernel.EMULATED if recent else _KERNEL),
+        _page_cache(
+            host,
+            v,
+            slowdown,
+            kernel.EMULATED if recent else _KERNEL,
+            strict_limit=strict_limit,
+        ),
         _core.Ext4Parameters(
             cache_block_bytes=_STEP_BYTES,
             discard=discard,
@@ -127,7 +135,7 @@ def simulate(
             occupied_bytes=int(size_bytes * v.occupied_ratio),
             occupied_piece_bytes=v.occupied_piece_bytes,
             times=True,
-            fua=kernel.fua(drive) if fua is None else fua,
+            fua=kernel.fua(drive, fua),
             recent=recent,
             stream_goals=(
                 kernel.stream_goals(size_bytes, host.parameters.cores.value, recent=recent)
@@ -201,7 +209,7 @@ def _device(stack: ModelledStack, v: Cell) -> SsdProfile:
 
 
 def _page_cache(
-    host: HostProfile, v: Cell, slowdown: float, version: kernel.Version
+    host: HostProfile, v: Cell, slowdown: float, version: kernel.Version, *, strict_limit: bool
 ) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
@@ -211,14 +219,17 @@ def _page_cache(
     )
     if memory_bytes < 64 * _STEP_BYTES:
         raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
+    # Write-back takes as many rounds in a join as at the paper's size.
+    second_ns = 1e9 / slowdown * _ratio(v)
     return _core.PageCacheParameters(
         memory_bytes=memory_bytes,
         block_bytes=_STEP_BYTES,
         read_ahead_bytes=cache.read_ahead.value,
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
-        # As many rounds in a join as at the paper's size.
-        round_ns=int(kernel.WRITE_BACK_ROUND_S * 1e9 / slowdown * _ratio(v)),
+        strict_limit=strict_limit,
+        round_ns=int(kernel.WRITE_BACK_ROUND_S * second_ns),
+        second_ns=int(second_ns),
         queue_limit=cache.queue_limit.value,
         segment_bytes=cache.segment.value,
         copy_cpu_ns=cache.copy_cpu.value * (_STEP_BYTES // hash_batches.BLOCK_BYTES),

@@ -3,8 +3,8 @@
 //
 //  - A transaction takes what happens within `commit` of time from its first change on; its commit
 //    writes the metadata blocks that were changed to the journal, flushes, and writes the commit
-//    record, with FUA or, where the kernel does not use that of the drive, and flushes again
-//    (fs/jbd2/commit.c, journal_submit_commit_record(); block/blk-flush.c).
+//    record: with FUA, or where the kernel does not use that of the drive, followed by one more
+//    flush (fs/jbd2/commit.c, journal_submit_commit_record(); block/blk-flush.c).
 //  - Freed extents that touch each other in one group and one transaction become one discard.
 //  - discard `synchronous` (before Linux 4.13): the commit itself waits for one discard after the
 //    other, and blocks are free only then. `asynchronous` (since 5.14): blocks are free with the
