@@ -472,17 +472,20 @@ class PageCacheParameters:
 class Ext4Parameters:
     """ext4 under temporary files; see core/kernel/ext4/ext4.hpp."""
 
-    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, size_bytes: int = 0, occupied_bytes: int = 0, fua: bool = False, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
+    def __init__(self, *, cache_block_bytes: int = 8192, discard: str = 'none', commit_ns: int = 5000000000, second_ns: int = 1000000000, preallocation_bytes: int = 0, preallocate_again: bool = False, journal_bytes: int = 134217728, size_bytes: int = 0, inode_table_bytes: int = 2097152, backups: bool = True, occupied_bytes: int = 0, fua: bool = False, times: bool = False, occupied_piece_bytes: int = 0, recent: bool = False, stream_goals: int = 1) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
         cache_block_bytes: the page cache's: a multiple of 4 KiB
         discard: none, synchronous, asynchronous
         commit_ns: the mount option
+        second_ns: of the kernel's clock: timers go off at whole ones
         preallocation_bytes: of each new file; 0: none
         preallocate_again: a file that has used up what it was given is given as much again
         journal_bytes: in the middle of the device
         size_bytes: from the device's beginning on; 0: as large as that
+        inode_table_bytes: of a group; mke2fs: an inode for each 16 KiB
+        backups: of the superblock, in some groups (sparse_super)
         occupied_bytes: other files, from the beginning on, which stay
         fua: the kernel has the commit record durable by itself, without a flush
         times: a write changes its file's times: the next commit has its inode

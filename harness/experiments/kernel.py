@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from harness.devices.profiles import DeviceProfile, SsdProfile
@@ -16,6 +17,39 @@ nothing has changed that the models look at, but for ext4's allocator and, in 6.
 WRITE_BACK_ROUND_S: Final = 0.1
 """After which write-back looks at the dirty ratio: HZ/10 in writeback_sb_inodes() of
 fs/fs-writeback.c, 3.10 to 6.18."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Of kernel and file system, what whoever set up the machine decided.
+
+    `fua`: whether it is used of the drive; None: as of such a drive (`kernel.fua`).
+    `strict_limit`: what may be dirty is the device's own bound. `inodes`: of an ext4; None: one for
+    each 16 KiB, mke2fs's default.
+    """
+
+    fua: bool | None = None
+    strict_limit: bool = False
+    inodes: int | None = None
+
+    def uses_fua(self, profile: DeviceProfile) -> bool:
+        """Whether the commit record is durable by itself on this drive."""
+        return fua(profile) if self.fua is None else self.fua
+
+    def inode_table_bytes(self, file_system_bytes: int) -> int:
+        """Of a group, of an ext4 of that size."""
+        if self.inodes is None:
+            return _GROUP_BYTES // _BYTES_PER_INODE * _INODE_BYTES
+        each = -(-self.inodes // -(-file_system_bytes // _GROUP_BYTES))
+        return -(-each * _INODE_BYTES // _BLOCK_BYTES) * _BLOCK_BYTES
+
+
+PLAIN: Final = Setup()
+"""As the papers' machines are taken to be."""
+
+_BLOCK_BYTES: Final = 4096
+_BYTES_PER_INODE: Final = 16_384
+_INODE_BYTES: Final = 256
 
 _GROUP_BYTES: Final = 128 << 20
 """Of an ext4 with blocks of 4 KiB."""
@@ -35,15 +69,12 @@ def stream_goals(device_bytes: int, cpus: int, *, recent: bool = True) -> int:
     return min(cpus, -(-groups // _GROUPS_PER_GOAL))
 
 
-def fua(profile: DeviceProfile, said: bool | None = None) -> bool:
+def fua(profile: DeviceProfile) -> bool:
     """Whether the kernel asks this drive that a write be durable by itself; else a flush follows.
 
-    `said`: by whoever knows, as of a drive that is emulated.
     NVMe's drives it does. SATA's it does not, unless somebody says libata.fua=1
     (drivers/ata/libata-core.c). Profiles do not name the interface: a TRIM that queues is NVMe's.
     """
-    if said is not None:
-        return said
     return isinstance(profile, SsdProfile) and profile.parameters.trim_queued.value
 
 

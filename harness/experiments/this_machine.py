@@ -17,20 +17,19 @@ import yaml
 from harness.devices.live.front.base import QueueLimits
 from harness.devices.live.front.fuse_loop import FuseLoop
 from harness.devices.profiles import load_device
+from harness.experiments.kernel import Setup
 from harness.experiments.read_ahead import READ_AHEAD_KIB
 from harness.paths import Project
 from harness.system.files import write_atomically
-from harness.system.filesystems import PLAIN
+from harness.system.filesystems import INODES, PLAIN
 from harness.tiers.hardware import HardwareBench
 
 _BACKGROUND: Final = 0.5
 """Where writing in the background begins, of the limit: see `writeback.limited`."""
 
-STRICT_LIMIT: Final = True
-"""Whether what may be dirty is the device's own bound: as `writeback.limited` sets it."""
-
-FUA: Final = FuseLoop.told.fua == "fua"
-"""Whether the kernel uses it of the emulated drives that are published."""
+SETUP: Final = Setup(fua=FuseLoop.told.fua == "fua", strict_limit=True, inodes=INODES)
+"""Of the emulated drives that are published: FUA as their front end says, what may be dirty as
+`writeback.limited` sets it, a file system as `filesystems.ext4` makes it."""
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of ours is made in it
 

@@ -30,13 +30,15 @@ using testing_host::SerialSpeed;
 constexpr Bytes kCacheBlock = 8_KiB;
 constexpr std::int64_t kPer = kCacheBlock / kBlock;
 constexpr std::int64_t kPerGroup = 32'768;
-constexpr Bytes kDevice = 1024_MiB;  // 8 groups, the journal in the fifth
+constexpr Bytes kDevice = 1024_MiB;  // 8 groups, the journal in the fourth
 
 Parameters with(const std::string& discard) {
   Parameters p;
   p.cache_block = kCacheBlock;
   p.discard = discard;
   p.journal = 4_MiB;
+  p.second = 1_ms;
+  p.backups = false;
   return p;
 }
 
@@ -57,10 +59,9 @@ class World {
 
   void run(const std::function<void()>& body) {
     machine->run(
-        3,
+        1 + Ext4::kThreads,
         [&](Process self) {
-          if (self == 1) return files.run_journal(self);
-          if (self == 2) return files.run_discards(self);
+          if (self > 0) return files.run(self, self - 1);
           body();
           files.stop();
         },
@@ -341,6 +342,29 @@ TEST(Ext4Commit, ThatTakesLongerThanTheTransactionIsFollowedByTheNext) {
   EXPECT_EQ(world.files.counters().commits, 5U);  // at 100, 300, 500, 700, 900 ms
 }
 
+// The timer goes off at whole seconds only; what is over after a transaction is due ends it sooner.
+TEST(Ext4Commit, IsBegunByAnOperationThatIsOverLater) {
+  Parameters p = with("none");
+  p.commit = 100_ms;
+  p.second = 1'000_ms;
+  World world(p);
+  world.run([&] {
+    const FileId file = world.create(100);
+    world.rest(150_ms);
+    EXPECT_EQ(world.files.counters().commits, 0U);
+    world.files.remove(file);  // its name; its blocks are the next transaction's
+    const std::int64_t free = world.free();
+    world.rest(50_ms);
+    EXPECT_EQ(world.files.counters().commits, 1U);
+    EXPECT_EQ(world.free(), free);
+    world.rest(799_ms);  // due since 250 ms, but nobody looks
+    EXPECT_EQ(world.files.counters().commits, 1U);
+    world.rest(50_ms);
+    EXPECT_EQ(world.files.counters().commits, 2U);
+    EXPECT_GT(world.free(), free);
+  });
+}
+
 TEST(Ext4Commit, WritesTheJournalAndThenItsRecord) {
   for (const bool fua : {false, true}) {
     Parameters p = with("none");
@@ -376,7 +400,7 @@ TEST(Ext4Commit, WritesTheJournalAndThenItsRecord) {
 
 TEST(Ext4Commit, TheJournalGoesRound) {
   World world(with("none"));
-  const Bytes begin = kBlock * (4 * kPerGroup);
+  const Bytes begin = kBlock * (3 * kPerGroup);
   world.run([&] {
     Bytes next = begin;
     for (int i = 0; i < 600; ++i) {
@@ -753,6 +777,23 @@ TEST(Ext4Layout, TheJournalFindsSpaceOnAnyDevice) {
   }
 }
 
+// As dumpe2fs says it of 2,304 MiB: 1 + 1 + 287 blocks in groups 0, 1, 3, 5, 7 and 9; with 1,141
+// inodes four blocks of each group's table.
+TEST(Ext4Layout, CopiesOfTheSuperblockLieWhereMke2fsPutsThem) {
+  Parameters p = with("none");
+  p.cache_block = kBlock;
+  p.backups = true;
+  p.inode_table = 4 * kBlock;
+  World world(p, 2'304_MiB);
+  const Groups& groups = world.files.groups();
+  EXPECT_EQ(groups.runs(0).front().begin, 391 - 6);  // but for the root and lost+found
+  for (GroupNumber group = 1; group < 18; ++group) {
+    const bool has_one = group == 1 || group == 3 || group == 5 || group == 7 || group == 9;
+    const std::int64_t taken = groups.runs(group).front().begin - group * kPerGroup;
+    if (group < 16 && group != 8) EXPECT_EQ(taken, has_one ? 289 : 0) << group;
+  }
+}
+
 TEST(Ext4Layout, ASizeOfItsOwnIsThatOfASmallerDevice) {
   Parameters p = with("none");
   p.size = 400_MiB;
@@ -817,6 +858,8 @@ TEST(Ext4Contract, ParametersThatMakeNoSenseAreRefused) {
       {"block", [](auto& p) { p.cache_block = 12_KiB; }},
       {"block", [](auto& p) { p.cache_block = 2_KiB; }},
       {"commit", [](auto& p) { p.commit = Nanos{0}; }},
+      {"second", [](auto& p) { p.second = Nanos{0}; }},
+      {"inode_table", [](auto& p) { p.inode_table = Bytes{0}; }},
       {"preallocation", [](auto& p) { p.preallocation = 4_KiB; }},
       {"preallocation", [](auto& p) { p.preallocation = Bytes{-8192}; }},
       {"flex_groups", [](auto& p) { p.rules.flex_groups = 0; }},

@@ -117,6 +117,7 @@ TEST(HashJoin, FilesAreRemovedOneAfterTheOther) {
   spec.cpu.probe = 100_us;
   kernel::ext4::Parameters files = files_with("synchronous");
   files.commit = 100'000_us;
+  files.second = 1'000_us;
   const auto machine = machine_over(kInstant, kDevice);
   const HashJoinResult result =
       run_hash_joins(*machine, memory_of(1_MiB), files, spec, [] {}, Cancel());

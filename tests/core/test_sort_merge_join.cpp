@@ -281,7 +281,7 @@ TEST_P(SortMergeJoin, WritingAloneIsCommitted) {
   const auto flushes = [&](bool times) {
     kernel::ext4::Parameters files = ext4_of();
     files.times = times;
-    files.commit = 1_ms;
+    files.commit = files.second = 1_ms;
     const auto machine = machine_over({}, 64 * 1024_MiB, plain_host(4));
     run_sort_merge_joins(*machine, memory_of(4_MiB), files, spec_of(GetParam()), 1, Cancel());
     return device_of(*machine).of(Op::flush).size();

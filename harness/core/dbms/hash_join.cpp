@@ -21,8 +21,7 @@ using kernel::PageCache;
 using kernel::ext4::Ext4;
 
 constexpr Process kServer = 0;
-constexpr Process kJournal = 1;
-constexpr std::uint32_t kProcesses = 3;  // and the worker that discards
+constexpr std::uint32_t kProcesses = 1 + Ext4::kThreads;
 
 // Blocks between two looks at the clock.
 constexpr std::size_t kScanStep = 32;
@@ -251,7 +250,7 @@ HashJoinResult run_hash_joins(Machine& machine, const kernel::PageCacheParameter
       kProcesses,
       [&](Process self) {
         if (self == kServer) return serve();
-        self == kJournal ? files.run_journal(self) : files.run_discards(self);
+        files.run(self, self - 1);
       },
       cancel);
   result.trace = trace.take();

@@ -275,9 +275,9 @@ SortMergeJoinResult run_sort_merge_joins(Machine& machine,
   host::RequestTrace trace(spec.trace_rows);
   watch(machine, sorting, result.join_reads, trace);
   machine.run(
-      ext4 ? clients + 1 : clients,
+      ext4 ? clients + Ext4::kThreads : clients,
       [&](Process self) {
-        if (self == clients) return ext4->run_journal(self);
+        if (self >= clients) return ext4->run(self, self - clients);
         run_client(world, self, sorting, result.clients[self]);
         if (--working == 0 && ext4) ext4->stop();
       },

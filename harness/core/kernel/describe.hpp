@@ -100,11 +100,14 @@ void describe(V& v, Parameters& p) {
   v.optional("cache_block_bytes", p.cache_block, "the page cache's: a multiple of 4 KiB");
   v.optional("discard", p.discard, "none, synchronous, asynchronous");
   v.optional("commit_ns", p.commit, "the mount option");
+  v.optional("second_ns", p.second, "of the kernel's clock: timers go off at whole ones");
   v.optional("preallocation_bytes", p.preallocation, "of each new file; 0: none");
   v.optional("preallocate_again", p.preallocate_again,
              "a file that has used up what it was given is given as much again");
   v.optional("journal_bytes", p.journal, "in the middle of the device");
   v.optional("size_bytes", p.size, "from the device's beginning on; 0: as large as that");
+  v.optional("inode_table_bytes", p.inode_table, "of a group; mke2fs: an inode for each 16 KiB");
+  v.optional("backups", p.backups, "of the superblock, in some groups (sparse_super)");
   v.optional("occupied_bytes", p.occupied, "other files, from the beginning on, which stay");
   v.optional("fua", p.fua, "the kernel has the commit record durable by itself, without a flush");
   v.optional("times", p.times, "a write changes its file's times: the next commit has its inode");

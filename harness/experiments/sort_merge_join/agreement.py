@@ -25,8 +25,7 @@ from harness.experiments.sort_merge_join.grid import Cell
 from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.experiments.this_machine import (
-    FUA,
-    STRICT_LIMIT,
+    SETUP,
     ext4_of,
     memory_bench,
     plain,
@@ -154,8 +153,7 @@ def _simulated(
                 slowdown,
                 kernel.EMULATED,
                 size_bytes,
-                FUA,
-                STRICT_LIMIT,
+                SETUP,
             )
             for order in range(_ORDERS)
         ]

@@ -111,8 +111,7 @@ def simulate(
     slowdown: float = 1.0,
     version: kernel.Version = _KERNEL,
     file_system_bytes: int = 0,
-    fua: bool | None = None,
-    strict_limit: bool = False,
+    setup: kernel.Setup = kernel.PLAIN,
 ) -> dict[str, Any]:
     """`_core.run_sort_merge_joins` of that many clients on that stack.
 
@@ -120,8 +119,7 @@ def simulate(
     The page cache is what the host profile says, less what the clients take, unless it is given.
     `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
     `version`: of the kernel. `file_system_bytes`: from the device's beginning on; 0: all of it.
-    `fua`: whether the kernel uses that of the device; None: as it does of such a drive.
-    `strict_limit`: what may be dirty is the device's own bound.
+    `setup`: what else is not as it is by default.
     Raises BadParameter if the host profile does not say what a sort costs, or memory is used up.
     """
     host = stack.host
@@ -153,7 +151,7 @@ def simulate(
     memory_bytes = page_cache_bytes or _left_bytes(stack, query, v)
     # Write-back takes as many rounds in a sort as at the paper's size.
     second_s = v.size_ratio_to_paper / slowdown
-    cache = _page_cache(stack, memory_bytes, second_s, version, strict_limit=strict_limit)
+    cache = _page_cache(stack, memory_bytes, second_s, version, setup)
     return _core.run_sort_merge_joins(
         stack.device_core,
         host.to_core(),
@@ -161,7 +159,7 @@ def simulate(
         spec,
         v.clients,
         cancel,
-        _file_system(stack, v.size_ratio_to_paper, file_system_bytes, fua),
+        _file_system(stack, v.size_ratio_to_paper, second_s, file_system_bytes, setup),
     )
 
 
@@ -190,7 +188,7 @@ def _begin_bytes(stack: ModelledStack) -> int:
 
 
 def _file_system(
-    stack: ModelledStack, size_ratio: float, size_bytes: int, fua: bool | None
+    stack: ModelledStack, size_ratio: float, second_s: float, size_bytes: int, setup: kernel.Setup
 ) -> _core.Ext4Parameters | None:
     """ext4, if the host's profile says what it does there.
 
@@ -206,11 +204,13 @@ def _file_system(
         cache_block_bytes=postgres_sort.BLOCK_BYTES,
         discard=ext4.discard.value,
         commit_ns=max(int(ext4.commit_interval.value * size_ratio), 1),
+        second_ns=int(second_s * 1e9),
         journal_bytes=max(int(ext4.journal.value * size_ratio), _LEAST_JOURNAL_BYTES),
         size_bytes=size_bytes,
         occupied_bytes=_begin_bytes(stack),
         times=True,
-        fua=kernel.fua(stack.device, fua),
+        fua=setup.uses_fua(stack.device),
+        inode_table_bytes=setup.inode_table_bytes(size_bytes),
         recent=recent,
         stream_goals=(
             kernel.stream_goals(size_bytes, stack.host.parameters.cores.value, recent=recent)
@@ -223,8 +223,7 @@ def _page_cache(
     memory_bytes: int,
     second_s: float,
     version: kernel.Version,
-    *,
-    strict_limit: bool,
+    setup: kernel.Setup,
 ) -> _core.PageCacheParameters:
     """`second_s`: how long one of the kernel's lasts."""
     cache = stack.host.page_cache
@@ -235,7 +234,7 @@ def _page_cache(
         read_ahead_bytes=cache.read_ahead.value,
         dirty_background_ratio=cache.dirty_background.value,
         dirty_ratio=cache.dirty.value,
-        strict_limit=strict_limit,
+        strict_limit=setup.strict_limit,
         round_ns=int(kernel.WRITE_BACK_ROUND_S * second_s * 1e9),
         second_ns=int(second_s * 1e9),
         queue_limit=cache.queue_limit.value,

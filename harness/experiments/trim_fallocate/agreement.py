@@ -20,8 +20,8 @@ import pandas as pd
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Runs
 from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
-from harness.experiments.this_machine import FUA, STRICT_LIMIT, ext4_of, plain, write_profile
-from harness.experiments.trim_fallocate import hash_batches, model
+from harness.experiments.this_machine import SETUP, ext4_of, plain, write_profile
+from harness.experiments.trim_fallocate import hash_batches, model, real
 from harness.experiments.trim_fallocate.grid import Cell
 from harness.paths import Project
 from harness.tiers.base import DeviceRequest
@@ -128,8 +128,7 @@ def _simulated(
                 settle=True,
                 seed=seed,
                 slowdown=float(point["slowdown"]),
-                fua=FUA,
-                strict_limit=STRICT_LIMIT,
+                setup=replace(SETUP, inodes=real._INODES),
             )
             for seed in range(_ORDERS)
         ]

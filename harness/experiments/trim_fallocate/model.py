@@ -93,16 +93,14 @@ def simulate(
     settle: bool = False,
     seed: int = 0,
     slowdown: float = 1.0,
-    fua: bool | None = None,
-    strict_limit: bool = False,
+    setup: kernel.Setup = kernel.PLAIN,
 ) -> dict[str, Any]:
     """`_core.run_hash_joins` of a cell's values on that stack. Raises as `run_point`.
 
     `settle`: each query waits until all that it has freed is committed and discarded; else the next
     one begins at once, as the paper's did, and finds the drive busy with it. `seed`: of the tuples'
     order. `slowdown`: of a device to whose time all is; the kernel's timers are as much faster.
-    `fua`: whether the kernel uses that of the device; None: as it does of such a drive.
-    `strict_limit`: what may be dirty is the device's own bound.
+    `setup`: what else is not as it is by default.
     """
     host = stack.host
     if host.page_cache is None or host.hash_join is None or host.ext4 is None:
@@ -114,28 +112,32 @@ def simulate(
     discard = ext4.discard.value if v.trim == "discard" else "none"
     drive, recent = _device(stack, v), ext4.recent_allocator.value
     size_bytes = drive.parameters.capacity.value
+    # Write-back takes as many rounds in a join as at the paper's size.
+    second_ns = int(1e9 / slowdown * _ratio(v))
     result = _core.run_hash_joins(
         drive.to_core(),
         host.to_core(),
         _page_cache(
             host,
             v,
-            slowdown,
+            second_ns,
             kernel.EMULATED if recent else _KERNEL,
-            strict_limit=strict_limit,
+            strict_limit=setup.strict_limit,
         ),
         _core.Ext4Parameters(
             cache_block_bytes=_STEP_BYTES,
             discard=discard,
             # As many commits in a join as at the paper's size: it takes a part of that time.
             commit_ns=int(ext4.commit_interval.value * _ratio(v)),
+            second_ns=second_ns,
             preallocation_bytes=v.preallocation_bytes,
             preallocate_again=v.preallocate_again,
             journal_bytes=max(int(ext4.journal.value * _ratio(v)), 4 << 20),
             occupied_bytes=int(size_bytes * v.occupied_ratio),
             occupied_piece_bytes=v.occupied_piece_bytes,
             times=True,
-            fua=kernel.fua(drive, fua),
+            fua=setup.uses_fua(drive),
+            inode_table_bytes=setup.inode_table_bytes(size_bytes),
             recent=recent,
             stream_goals=(
                 kernel.stream_goals(size_bytes, host.parameters.cores.value, recent=recent)
@@ -209,7 +211,7 @@ def _device(stack: ModelledStack, v: Cell) -> SsdProfile:
 
 
 def _page_cache(
-    host: HostProfile, v: Cell, slowdown: float, version: kernel.Version, *, strict_limit: bool
+    host: HostProfile, v: Cell, second_ns: int, version: kernel.Version, *, strict_limit: bool
 ) -> _core.PageCacheParameters:
     cache = host.page_cache
     assert cache is not None
@@ -219,8 +221,6 @@ def _page_cache(
     )
     if memory_bytes < 64 * _STEP_BYTES:
         raise BadParameter("shared_buffers and work_mem leave no memory for the page cache")
-    # Write-back takes as many rounds in a join as at the paper's size.
-    second_ns = 1e9 / slowdown * _ratio(v)
     return _core.PageCacheParameters(
         memory_bytes=memory_bytes,
         block_bytes=_STEP_BYTES,
@@ -229,7 +229,7 @@ def _page_cache(
         dirty_ratio=cache.dirty.value,
         strict_limit=strict_limit,
         round_ns=int(kernel.WRITE_BACK_ROUND_S * second_ns),
-        second_ns=int(second_ns),
+        second_ns=second_ns,
         queue_limit=cache.queue_limit.value,
         segment_bytes=cache.segment.value,
         copy_cpu_ns=cache.copy_cpu.value * (_STEP_BYTES // hash_batches.BLOCK_BYTES),

@@ -1,7 +1,9 @@
 #include "kernel/ext4/ext4.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -13,8 +15,11 @@ namespace {
 
 using namespace literals;
 
-constexpr std::int64_t kPerGroup = 32'768;             // blocks: one bitmap block
-constexpr std::int64_t kMetadataPerFlexGroup = 8'224;  // 16 x (512 inode table + 2 bitmaps)
+constexpr std::int64_t kPerGroup = 32'768;  // blocks: one bitmap block
+constexpr std::int64_t kBitmaps = 2;        // of a group
+constexpr std::int64_t kDescriptorsInBlock = 64;
+constexpr std::int64_t kMayGrow = 1024;  // so many times: descriptors are kept for that,
+constexpr std::int64_t kMostKeptDescriptors = 1024;  // in at most so many blocks
 constexpr std::int64_t kInodesPerBlock = 16;
 constexpr std::size_t kExtentsInInode = 4;
 constexpr std::size_t kExtentsInLeaf = 340;
@@ -34,16 +39,36 @@ std::int64_t blocks_of(const Machine& machine, const Parameters& p) {
   return whole / p.cache_block * (p.cache_block / kBlock);
 }
 
+// Superblock, group descriptors, and what is kept for more of these.
+std::int64_t superblock_and_descriptors(GroupNumber groups) {
+  const std::int64_t used = ceil_div(groups, kDescriptorsInBlock);
+  const std::int64_t grown = ceil_div(kMayGrow * groups, kDescriptorsInBlock);
+  return 1 + std::min(grown, used + kMostKeptDescriptors);
+}
+
+bool has_backup(GroupNumber group) {
+  if (group == 1) return true;
+  for (const GroupNumber base : {3, 5, 7}) {
+    GroupNumber power = base;
+    while (power < group) power *= base;
+    if (power == group) return true;
+  }
+  return false;
+}
+
 const Parameters& checked(const Parameters& p) {
   const std::int64_t per_cache_block = p.cache_block / kBlock;
   require(per_cache_block >= 1 && std::has_single_bit(at(per_cache_block)) &&
               p.cache_block == kBlock * per_cache_block,
           "ext4: the page cache's block must be a power of two of 4 KiB");
+  require(p.second > Nanos{0}, "ext4, second: must be positive");
   require(p.discard == "none" || p.discard == "synchronous" || p.discard == "asynchronous",
           "unknown discard '" + p.discard + "' (known: asynchronous, none, synchronous)");
   require(p.commit > Nanos{0}, "ext4, commit: must be positive");
   require(p.preallocation >= Bytes{0} && p.preallocation.count() % p.cache_block.count() == 0,
           "ext4, preallocation: must be a multiple of the page cache's block");
+  require(p.inode_table >= kBlock && p.inode_table.count() % kBlock.count() == 0,
+          "ext4, inode_table: must be a multiple of 4 KiB");
   require(p.rules.flex_groups >= 1, "ext4, flex_groups: at least 1");
   return p;
 }
@@ -61,16 +86,26 @@ Ext4::Ext4(Machine& machine, const Parameters& p)
   lay_out(p);
 }
 
-// Inode tables and bitmaps of a flexible group lie in its first group, the journal in the middle.
 void Ext4::lay_out(const Parameters& p) {
   const std::int64_t journal_blocks = p.journal / kBlock;
   require(journal_blocks >= 16 && groups_.free_blocks() >= 4 * journal_blocks,
           "ext4: the device is too small for the journal");
-  for (GroupNumber group = 0; group < groups_.count(); group += p.rules.flex_groups) {
-    const std::int64_t blocks = std::min(kMetadataPerFlexGroup, groups_.free_in(group));
-    groups_.take({group * kPerGroup, blocks});
+  // In whole blocks of the page cache, as all that is ever taken: so a free run never ends inside
+  // one.
+  const auto take = [&](GroupNumber group, std::int64_t blocks) {
+    const std::int64_t whole = ceil_div(blocks, per_cache_block_) * per_cache_block_;
+    groups_.take({group * kPerGroup, std::min(whole, groups_.free_in(group))});
+  };
+  const std::int64_t copied = p.backups ? superblock_and_descriptors(groups_.count()) : 0;
+  const std::int64_t tables = p.rules.flex_groups * (p.inode_table / kBlock + kBitmaps);
+  for (GroupNumber group = 0; group < groups_.count(); ++group) {
+    if (group % p.rules.flex_groups == 0) {
+      take(group, tables + (group == 0 ? copied : 0));
+    } else if (p.backups && has_backup(group)) {
+      take(group, copied);
+    }
   }
-  BlockNumber begin = groups_.group_of(blocks_of(machine_, p) / 2) * kPerGroup;
+  BlockNumber begin = journal_group(p) * kPerGroup;
   while (groups_.free_from(begin, 1) == 0) ++begin;  // behind metadata
   journal_ = {begin, journal_blocks};
   for (std::int64_t left = journal_blocks; left > 0;) {
@@ -86,10 +121,24 @@ void Ext4::lay_out(const Parameters& p) {
   occupy(p);
 }
 
+// Of the groups in the middle, or at the beginning of the flexible group in the middle, the one
+// with the most room (get_midpoint_journal_block() of e2fsprogs).
+GroupNumber Ext4::journal_group(const Parameters& p) const {
+  const GroupNumber middle = groups_.group_of(blocks_of(machine_, p) / 2);
+  const bool is_flexible = middle > p.rules.flex_groups;
+  const GroupNumber aimed = is_flexible ? middle - middle % p.rules.flex_groups : middle;
+  GroupNumber best = is_flexible ? aimed : std::max<GroupNumber>(aimed - 1, 0);
+  const GroupNumber last = std::min<GroupNumber>(aimed + 1, groups_.count() - 1);
+  for (GroupNumber group = best + 1; group <= last; ++group) {
+    if (groups_.free_in(group) > groups_.free_in(best)) best = group;
+  }
+  return best;
+}
+
 // Other files, which nobody touches: from the beginning on, or a piece here and there, with as much
 // left free between them as makes them even.
 void Ext4::occupy(const Parameters& p) {
-  // In whole blocks of the page cache, too: see add_leaf().
+  // In whole blocks of the page cache, too.
   std::int64_t occupied = p.occupied / p.cache_block * per_cache_block_;
   const std::int64_t whole = occupied;
   const std::int64_t all = groups_.free_blocks();
@@ -127,6 +176,7 @@ void Ext4::create(FileId id) {
   files_[id].number = ++created_;
   change(files_[id]);
   if (parameters_.preallocation > Bytes{0}) preallocate(files_[id]);
+  operation_is_over();
 }
 
 void Ext4::preallocate(File& file) {
@@ -154,6 +204,8 @@ void Ext4::give_back(FileId id, std::int64_t length) {
     const std::int64_t kept = std::max(end - last.logical, std::int64_t{0});
     if (kept >= last.run.blocks) return;
     change(file);
+    operation_is_over();  // its length is known
+    change(file);
     counters_.given_back_blocks += static_cast<std::uint64_t>(last.run.blocks - kept);
     free({last.run.begin + kept, last.run.blocks - kept});
     last.run.blocks = kept;
@@ -176,8 +228,7 @@ void Ext4::append(File& file, const Run& run) {
   if (extents > kExtentsInInode && extents > file.leaves.size() * kExtentsInLeaf) add_leaf(file);
 }
 
-// In whole blocks of the page cache, as all that is ever taken: so a free run never ends inside
-// one.
+// In whole blocks of the page cache: see lay_out().
 void Ext4::add_leaf(File& file) {
   const std::optional<Run> run = allocator_.allocate_metadata(per_cache_block_);
   if (!run) {
@@ -190,8 +241,8 @@ void Ext4::add_leaf(File& file) {
 
 void Ext4::change(File& file) {
   if (std::exchange(file.changed, transaction_) == transaction_) return;
-  if (!is_changed()) begun_ = machine_.now();
-  ++changed_files_;
+  begin_if_first();
+  ++running_.files;
   if (file.extents.size() > kExtentsInInode) change_block();
 }
 
@@ -200,8 +251,12 @@ void Ext4::change(GroupNumber group) {
 }
 
 void Ext4::change_block() {
-  if (!is_changed()) begun_ = machine_.now();
-  ++changed_blocks_;
+  begin_if_first();
+  ++running_.blocks;
+}
+
+void Ext4::begin_if_first() {
+  if (!running_.is_changed()) running_.begun = machine_.now();
 }
 
 void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int64_t length) {
@@ -234,11 +289,14 @@ void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int
       throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
     }
     append(file, *run);
+    operation_is_over();
   }
 }
 
 void Ext4::written(FileId id) {
-  if (parameters_.times) change(files_[id]);
+  if (!parameters_.times) return;
+  change(files_[id]);
+  operation_is_over();
 }
 
 // ext4_release_file: what is kept goes with the last writer, unless more is about to be written.
@@ -276,6 +334,8 @@ std::vector<Run> Ext4::runs(FileId id) const {
 void Ext4::remove(FileId id) {
   File& file = files_[id];
   change(file);
+  operation_is_over();  // its name is gone
+  change(file);
   drop_kept(file);
   ++counters_.files;
   counters_.extents += file.extents.size();
@@ -286,6 +346,7 @@ void Ext4::remove(FileId id) {
   }
   for (const Run& leaf : file.leaves) free(leaf);
   file = File{};
+  operation_is_over();
 }
 
 // With the next commit. A run may go on from one group to the next.
@@ -294,7 +355,7 @@ void Ext4::free(const Run& run) {
     const BlockNumber border = (groups_.group_of(rest.begin) + 1) * kPerGroup;
     const Run part{rest.begin, std::min(rest.blocks, border - rest.begin)};
     change(groups_.group_of(part.begin));
-    freed_.push_back(part);
+    running_.freed.push_back(part);
     rest = {part.end(), rest.blocks - part.blocks};
   }
 }
@@ -319,43 +380,66 @@ void Ext4::transfer(Process self, const Request& request) {
   free_cookies_.push_back(cookie);
 }
 
-// A transaction is due so long after its first change, which may come while the one before it is
-// being committed.
-void Ext4::run_journal(Process self) {
+void Ext4::run(Process self, std::uint32_t thread) {
+  constexpr std::array<void (Ext4::*)(Process), kThreads> kBodies{
+      &Ext4::run_timer, &Ext4::run_journal, &Ext4::run_discards};
+  (this->*kBodies[thread])(self);
+}
+
+bool Ext4::is_due() const {
+  return running_.is_changed() && machine_.now() >= running_.begun + parameters_.commit;
+}
+
+// While a commit is under way the running transaction goes on.
+void Ext4::operation_is_over() {
+  if (!is_due() || ended_ || committing_ || stopped_) return;
+  ended_ = take_running();
+  if (journal_thread_) machine_.wake(*journal_thread_);
+}
+
+void Ext4::run_timer(Process self) {
   while (!stopped_) {
-    const Nanos due = (is_changed() ? begun_ : machine_.now()) + parameters_.commit;
-    if (due > machine_.now()) {
-      machine_.sleep_until(self, due);
-    } else if (committing_) {
-      machine_.sleep_until(self, machine_.now() + kLook);
-    } else {
-      commit(self);
-    }
+    const Nanos second = parameters_.second;
+    machine_.sleep_until(self, (machine_.now() / second + 1) * second);
+    operation_is_over();
+  }
+}
+
+void Ext4::run_journal(Process self) {
+  while (true) {
+    journal_thread_ = self;
+    machine_.wait(self, [&] { return stopped_ || ended_; });
+    journal_thread_.reset();
+    if (!ended_) return;
+    commit(self, *std::exchange(ended_, std::nullopt));
+    operation_is_over();  // the next one may be due by now
   }
 }
 
 void Ext4::stop() {
   stopped_ = true;
+  if (journal_thread_) machine_.wake(*journal_thread_);
   if (idle_worker_) machine_.wake(*idle_worker_);
 }
 
 void Ext4::sync(Process self) {
   // Whoever commits wakes nobody: look again after a while, as long as that takes.
   const auto pause = [&] { machine_.sleep_until(self, machine_.now() + kLook); };
-  while (committing_) pause();
-  commit(self);
+  while (committing_ || ended_) pause();
+  if (running_.is_changed()) commit(self, take_running());
   while (!to_discard_.empty() || discarding_) pause();
 }
 
-void Ext4::commit(Process self) {
-  if (!is_changed()) return;
+Ext4::Transaction Ext4::take_running() {
+  ++transaction_;
+  return std::exchange(running_, {});
+}
+
+void Ext4::commit(Process self, const Transaction& transaction) {
   committing_ = true;
   const std::int64_t blocks =
-      changed_blocks_ + ceil_div(changed_files_, kInodesPerBlock) + 2;  // descriptor, commit
-  const std::vector<Run> freed = merged(std::exchange(freed_, {}));
-  ++transaction_;
-  changed_blocks_ = 0;
-  changed_files_ = 0;
+      transaction.blocks + ceil_div(transaction.files, kInodesPerBlock) + 2;  // descriptor, commit
+  const std::vector<Run> freed = merged(transaction.freed);
   ++counters_.commits;
   // The record comes after all that it is about, and is itself durable before anything is free.
   write_journal(self, blocks - 1, false);

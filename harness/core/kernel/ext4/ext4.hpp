@@ -1,8 +1,13 @@
 // ext4 as temporary files see it: where their blocks go, and what becomes of them when a file is
 // deleted: the journal's next commit frees them, and with discard tells the drive.
 //
-//  - A transaction takes what happens within `commit` of time from its first change on; its commit
-//    writes the metadata blocks that were changed to the journal, flushes, and writes the commit
+//  - A transaction takes what happens within `commit` of time from its first change on, and a
+//  little
+//    more: it ends with the first operation that is over later than that (jbd2_journal_stop()), or
+//    when the timer goes off, which is at whole seconds (round_jiffies_up()). A file that is
+//    deleted then leaves the directory in the one transaction, and its blocks are freed in the
+//    next.
+//  - A commit writes the metadata blocks that were changed to the journal, flushes, and writes its
 //    record: with FUA, or where the kernel does not use that of the drive, followed by one more
 //    flush (fs/jbd2/commit.c, journal_submit_commit_record(); block/blk-flush.c).
 //  - Freed extents that touch each other in one group and one transaction become one discard.
@@ -13,6 +18,10 @@
 //    discarded before or not (rules.recent).
 //  - `preallocation` is fallocate(KEEP_SIZE) for each new file, with `preallocate_again` whenever
 //    it has none left, too; what a file has beyond its end goes with it, or by give_back().
+//  - mke2fs's layout: a flexible group's bitmaps and inode tables in its first group, the journal
+//  in
+//    the middle, and copies of the superblock and the group descriptors, with room for a thousand
+//    times as many, in group 1 and those whose number is a power of 3, 5 or 7 (sparse_super).
 //  - A file of more than four extents has them in blocks of their own (340 each), which are freed
 //    with it.
 // Not modelled: metadata's way home (checkpoints), that a commit waits for data on its way to
@@ -41,10 +50,13 @@ struct Parameters {
   Bytes cache_block{8192};
   std::string discard = "none";
   Nanos commit{5'000'000'000};
+  Nanos second{1'000'000'000};
   Bytes preallocation;
   bool preallocate_again = false;
   Bytes journal{128 * 1024 * 1024};
   Bytes size;
+  Bytes inode_table{2 << 20};
+  bool backups = true;
   Bytes occupied;
   bool times = false;
   bool fua = false;
@@ -85,9 +97,9 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   void allocate(FileId file, std::int64_t begin, std::int64_t blocks, std::int64_t length) override;
   [[nodiscard]] Place find(FileId file, std::int64_t begin, std::int64_t blocks) const override;
 
-  // The bodies of two of the kernel's threads. They end some time after stop().
-  void run_journal(host::Process self);
-  void run_discards(host::Process self);
+  // The bodies of kThreads threads of the kernel. They end some time after stop().
+  static constexpr std::uint32_t kThreads = 3;
+  void run(host::Process self, std::uint32_t thread);
   void stop();
   // The running process has all that was freed so far committed, and discarded if it is to be.
   void sync(host::Process self);
@@ -114,9 +126,21 @@ class Ext4 final : public FileSystem, private host::IoOwner {
     bool open = true;
   };
 
+  struct Transaction {
+    std::int64_t blocks = 0;  // of metadata, that were changed
+    std::int64_t files = 0;   // that were
+    std::vector<Run> freed;
+    Nanos begun;  // when it was first changed
+    [[nodiscard]] bool is_changed() const { return files > 0 || blocks > 0; }
+  };
+
+  void run_timer(host::Process self);
+  void run_journal(host::Process self);
+  void run_discards(host::Process self);
   void io_done(std::uint32_t cookie) override;
   void transfer(host::Process self, const Request& request);
   void lay_out(const Parameters& parameters);
+  [[nodiscard]] GroupNumber journal_group(const Parameters& parameters) const;
   void occupy(const Parameters& parameters);
   void preallocate(File& file);
   void append(File& file, const Run& run);
@@ -126,8 +150,11 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   void change(File& file);
   void change(GroupNumber group);
   void change_block();
-  [[nodiscard]] bool is_changed() const { return changed_files_ > 0 || changed_blocks_ > 0; }
-  void commit(host::Process self);
+  void begin_if_first();
+  [[nodiscard]] bool is_due() const;
+  void operation_is_over();
+  Transaction take_running();
+  void commit(host::Process self, const Transaction& transaction);
   void write_journal(host::Process self, std::int64_t blocks, bool fua);
   void flush(host::Process self);
   void discard(host::Process self, const Run& run);
@@ -144,17 +171,16 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   std::uint64_t created_ = 0;
   Run journal_;
   std::int64_t journal_at_ = 0;
-  std::uint64_t transaction_ = 1;
-  std::int64_t changed_blocks_ = 0;  // metadata blocks of the running transaction
-  std::int64_t changed_files_ = 0;
-  Nanos begun_;                               // when the running transaction was first changed
+  std::uint64_t transaction_ = 1;  // the running one's number
+  Transaction running_;
+  std::optional<Transaction> ended_;          // that the journal's thread is to commit
   std::vector<std::uint64_t> group_changed_;  // by group: the last transaction that did
   std::vector<char> group_freed_;             // by group: since it was trimmed
-  std::vector<Run> freed_;                    // in the running transaction
   std::deque<Run> to_discard_;                // by the worker
   std::vector<host::Process> waiting_;        // by cookie
   std::vector<char> io_ended_;                // by cookie
   std::vector<std::uint32_t> free_cookies_;
+  std::optional<host::Process> journal_thread_;
   std::optional<host::Process> idle_worker_;
   bool committing_ = false;
   bool discarding_ = false;
