@@ -790,7 +790,8 @@ TEST(Ext4Layout, CopiesOfTheSuperblockLieWhereMke2fsPutsThem) {
   for (GroupNumber group = 1; group < 18; ++group) {
     const bool has_one = group == 1 || group == 3 || group == 5 || group == 7 || group == 9;
     const std::int64_t taken = groups.runs(group).front().begin - group * kPerGroup;
-    if (group < 16 && group != 8) EXPECT_EQ(taken, has_one ? 289 : 0) << group;
+    if (group == 8 || group >= 16) continue;  // the journal; tables
+    EXPECT_EQ(taken, has_one ? 289 : 0) << group;
   }
 }
 
