@@ -166,11 +166,10 @@ def test_a_cell_takes_its_time_apart_and_counts(raw: Path, grown: Measurement) -
     assert found["partition_s"] + found["join_s"] == pytest.approx(found["elapsed_s"])
     assert 0 < found["partition_s"] < found["elapsed_s"]
     assert found["settle_s"] >= 0
-    # The server sleeps while a file answers, and works for most of so small a join.
+    # A row takes the server 0.7 us in each phase; how long it sleeps is the machine's affair.
+    rows = CELL.scale_factor * (hash_batches.ORDERS.rows + hash_batches.LINEITEM.rows)
     for phase in ("partition", "join"):
-        assert (
-            0.2 * found[f"{phase}_s"] < found[f"{phase}_runnable_s"] <= 1.01 * found[f"{phase}_s"]
-        )
+        assert rows * 100e-9 < found[f"{phase}_runnable_s"] <= 1.01 * found[f"{phase}_s"]
     assert [found["first_elapsed_s"], found["last_elapsed_s"]] == series["repetition_elapsed_s"]
     # A pair of files for each batch but the first, which needs none. From PostgreSQL 18 on
     # there are fewer: ExecChooseHashTableSize counts the files' buffers as memory, too.
