@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -25,6 +26,7 @@ from conftest import make_checkout
 from harness.paths import Project
 from harness.runs.claims import Claim
 from harness.runs.sweeps import kept
+from harness.runs.sweeps.pool import open_pool
 from harness.workloads.tpch import JoinInputs
 
 pytestmark = pytest.mark.builds  # processes by the dozen: not beside the quick tests
@@ -339,6 +341,27 @@ def test_a_worker_that_would_give_other_bits_is_refused(toy: Project, tmp_path: 
         address = json.loads(told.read_text())["address"]
         assert "imported NumPy before harness" in ran(toy, "--scheduler", address, code=2)
     assert not lines(toy)
+
+
+def test_workers_keep_the_memory_that_points_give_back() -> None:
+    """Those of a pool, and those that somebody starts for his own scheduler."""
+    with open_pool(1) as pool:
+        address = pool.client.scheduler.address
+        worker = (sys.executable, "-m", "harness.runs.sweeps.worker", address)
+        process = subprocess.Popen(
+            [*worker, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1"],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            pool.client.wait_for_workers(2, timeout=60)
+            told = pool.client.run(lambda: dict(os.environ))
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+    assert len(told) == 2
+    for environment in told.values():
+        assert int(environment["MALLOC_TRIM_THRESHOLD_"]) >= 256 << 20
+        assert int(environment["MALLOC_MMAP_THRESHOLD_"]) >= 256 << 20
 
 
 @pytest.mark.slow
