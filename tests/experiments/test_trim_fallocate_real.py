@@ -34,7 +34,7 @@ from harness.errors import (
     UnknownName,
 )
 from harness.experiments.base import Measurement
-from harness.experiments.trim_fallocate import agreement, grid, hash_batches, queries, real
+from harness.experiments.trim_fallocate import agreement, grid, hash_batches, model, queries, real
 from harness.paths import Project
 from harness.probes import bpftrace, extents, scripts
 from harness.runs import cleaning
@@ -171,6 +171,10 @@ def test_a_cell_takes_its_time_apart_and_counts(raw: Path, grown: Measurement) -
     for phase in ("partition", "join"):
         assert rows * 100e-9 < found[f"{phase}_runnable_s"] <= 1.01 * found[f"{phase}_s"]
     assert [found["first_elapsed_s"], found["last_elapsed_s"]] == series["repetition_elapsed_s"]
+    each = model.FILE_TUPLE_BYTES.items()
+    spilled = sum(table.rows * row for table, row in each) * CELL.scale_factor
+    spilled *= (found["batches"] - 1) / found["batches"]
+    assert found["temp_file_bytes"] == pytest.approx(spilled, rel=0.01)
     # A pair of files for each batch but the first, which needs none. From PostgreSQL 18 on
     # there are fewer: ExecChooseHashTableSize counts the files' buffers as memory, too.
     assert found["temp_files"] == 2 * (found["batches"] - 1)

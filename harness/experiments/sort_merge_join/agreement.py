@@ -24,13 +24,7 @@ from harness.experiments.sort_merge_join import model, real
 from harness.experiments.sort_merge_join.grid import Cell
 from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
-from harness.experiments.this_machine import (
-    SETUP,
-    ext4_of,
-    memory_bench,
-    plain,
-    write_profile,
-)
+from harness.experiments.this_machine import SETUP, ext4_of, memory_bench, plain, write_profile
 from harness.paths import Project
 from harness.system.filesystems import COMMIT_S
 from harness.tiers.base import DeviceRequest
