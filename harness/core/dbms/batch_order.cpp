@@ -8,9 +8,9 @@ namespace flashlab::dbms {
 
 namespace {
 
-// Of the dense number `i`, from 0 on.
+// Of the order with number `i`, from 0 on: the first 8 of 32 numbers, of which there is no 0.
 std::uint32_t sparse_key(std::int64_t i) {
-  return static_cast<std::uint32_t>((i / 8) * 32 + i % 8 + 1);
+  return static_cast<std::uint32_t>((i + 1) / 8 * 32 + (i + 1) % 8);
 }
 
 }  // namespace
@@ -37,6 +37,7 @@ BatchOrder order_of(const JoinInput& input, const HashShape& shape, Bytes block,
   BatchOrder order;
   const auto batches = static_cast<std::size_t>(shape.batches);
   order.blocks.resize(batches);
+  order.has_rest.resize(batches);
   std::vector<double> waiting(batches);  // bytes
   std::vector<char> has_file(batches);
   const int bucket_bits = std::countr_zero(static_cast<std::uint64_t>(shape.buckets));
@@ -64,7 +65,9 @@ BatchOrder order_of(const JoinInput& input, const HashShape& shape, Bytes block,
     }
   }
   for (std::size_t batch = 1; batch < batches; ++batch) {
-    if (waiting[batch] > 0.0) fill(batch);
+    if (waiting[batch] == 0.0) continue;
+    order.has_rest[batch] = true;
+    ++order.blocks[batch];
   }
   return order;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <list>
+#include <numeric>
 #include <utility>
 
 #include "base/check.hpp"
@@ -72,6 +73,10 @@ struct World {
   Bytes block;
 };
 
+std::int64_t blocks_of(const BatchOrder& order) {
+  return std::accumulate(order.blocks.begin(), order.blocks.end(), std::int64_t{0});
+}
+
 // One input, cut into batches; the first is not on the device.
 class Side {
  public:
@@ -79,8 +84,8 @@ class Side {
       : world_(world), input_(input), order_(order), files_(order.blocks.size()) {
     const double on_device =
         static_cast<double>(world.spec.batches - 1) / static_cast<double>(world.spec.batches);
-    tuples_per_block_ =
-        static_cast<double>(input.tuples) * on_device / static_cast<double>(order.filled.size());
+    tuples_per_block_ = static_cast<double>(input.tuples) * on_device /
+                        static_cast<double>(std::max<std::int64_t>(blocks_of(order), 1));
   }
 
   // All files grow together.
@@ -104,9 +109,14 @@ class Side {
       compute(world_.spec.cpu.open * std::exchange(reopened, 0));
       scan(i + 1, std::min(i + 1 + kScanStep, all));
     }
+    compute(world_.spec.cpu.scan * (input_.tuples - scanned_));  // whose blocks are not full
   }
 
   void read(std::size_t batch, Nanos each) {
+    if (order_.has_rest[batch]) {
+      if (world_.open_files.use(files_[batch])) compute(world_.spec.cpu.open);
+      world_.cache.write(kServer, files_[batch], order_.blocks[batch] - 1, 1);
+    }
     const auto per_block =
         static_cast<std::int64_t>(static_cast<double>(each.count()) * tuples_per_block_);
     const std::int64_t blocks = order_.blocks[batch];
@@ -233,8 +243,7 @@ HashJoinResult run_hash_joins(Machine& machine, const kernel::PageCacheParameter
   const Orders orders{order_of(spec.inner, shape, memory.block, random),
                       order_of(spec.outer, shape, memory.block, random)};
   HashJoinResult result;
-  result.temp_blocks =
-      static_cast<std::int64_t>(orders.inner.filled.size() + orders.outer.filled.size());
+  result.temp_blocks = blocks_of(orders.inner) + blocks_of(orders.outer);
   host::RequestTrace trace(spec.trace_rows);
   const auto serve = [&] {
     for (std::int64_t repetition = 0; repetition < spec.repetitions; ++repetition) {
