@@ -32,6 +32,7 @@ from harness.runs import claims
 from harness.runs import published as recorded
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
+from harness.workloads import tpch_tables
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 PARAMS = yaml.safe_load((REPOSITORY / "params.yaml").read_text())["trim_fallocate"]["simulated"]
@@ -167,6 +168,14 @@ def test_what_is_freed_is_trimmed_once(device: str, fallocate: bool) -> None:
         assert each.device["trim_bytes"] == blocks * BLOCK
     files = sum(each.files["files"] for each in runs)
     assert files == len(runs) * 2 * (model.batches_of(grid.Cell.of(point)) - 1)
+
+
+def test_tables_lie_in_the_order_of_the_keys_that_the_model_counts(tmp_path: Path) -> None:
+    """1 to 7, 32 to 39, 64 to 71: `tests/core/test_batch_order.cpp` has the first ones, too."""
+    tables = tpch_tables.whole_tables(tmp_path, 0.001)
+    rows = tables.files["orders"].read_text().splitlines()
+    keys = [int(row.partition(",")[0]) for row in rows]
+    assert keys == [i // 8 * 32 + i % 8 for i in range(1, 1501)]
 
 
 def test_what_is_written_is_what_the_tables_spill() -> None:
