@@ -37,14 +37,9 @@ CONFIG: Final = {
     "distributed.admin.system-monitor.interval": "10s",
     # Points ask for tens of MB and give them back. Dask has its workers return all of that to the
     # kernel each time, which clears it again: a third of a small point's time.
-    **{
-        f"distributed.nanny.pre-spawn-environ.{name}": value
-        for name, value in {
-            "MALLOC_ARENA_MAX": 1,
-            "MALLOC_MMAP_THRESHOLD_": 1 << 30,
-            "MALLOC_TRIM_THRESHOLD_": 1 << 30,
-        }.items()
-    },
+    "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 30,
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 30,
 }
 """What Dask is told, in the client and in whatever starts workers."""
 
