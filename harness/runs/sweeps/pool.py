@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import dask
@@ -55,8 +55,10 @@ class Pool:
         self._known = 1
         self._suspects: set[str] = set()
 
-    def run(self, works: Sequence[Work]) -> Iterator[list[Outcome]]:
-        """Outcomes as they come, of each work once.
+    def run(
+        self, works: Sequence[Work], needless: Callable[[str], bool] = lambda _: False
+    ) -> Iterator[list[Outcome]]:
+        """Outcomes as they come, of each work once, but those whose key is `needless` by then.
 
         Raises HarnessError if the scheduler is lost, and WrongWorker.
         """
@@ -66,7 +68,9 @@ class Pool:
 
         def hand_out() -> None:
             while waiting and len(running) < _BATCHES_PER_WORKER * self._workers():
-                batch = self._take(waiting)
+                batch = [work for work in self._take(waiting) if not needless(work.key)]
+                if not batch:
+                    continue
                 future = self.client.submit(run_batch, batch, pure=False)
                 running[future] = batch
                 done.add(future)

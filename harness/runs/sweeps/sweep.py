@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from harness.runs.sweeps import journal as journals
 from harness.runs.sweeps import kept, samples
 from harness.runs.sweeps.kept import FINISHED, REFUSED, Kept
 from harness.runs.sweeps.machines import TIER, Machine, Maker
+from harness.runs.sweeps.needless import Needless
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.samples import Design
 from harness.runs.sweeps.unknowns import Unknowns, Value, load
@@ -111,17 +112,27 @@ class Sweep:
             todo = self.todo(finished)
             if not todo:
                 return []
+            needless = Needless(
+                {n: points for n, points in enumerate(self.keys) if n not in self.kept}
+            )
+            needless.refuse(key for key, entry in finished.items() if _is_refused(entry))
             with open_pool(workers, scheduler) as pool:
                 say(f"dashboard: {pool.dashboard}")
-                return self._record(pool.run([work for work, _ in todo.values()]), todo)
+                works = [work for work, _ in todo.values()]
+                return self._record(pool.run(works, needless.__contains__), todo, needless)
 
     def todo(self, finished: Mapping[str, Entry]) -> dict[str, tuple[Work, Entry]]:
-        """Key -> a point to be run, once, and its line of the journal without what it will give."""
+        """Key -> a point to be run, once, and its line of the journal without what it will give.
+
+        Of a machine that is refused at a point, none that comes after it.
+        """
         todo: dict[str, tuple[Work, Entry]] = {}
         for machine, keys in zip(self.machines, self.keys, strict=True):
             if machine.number in self.kept:
                 continue
             for point, key in zip(machine.points, keys, strict=True):
+                if _is_refused(finished.get(key)):
+                    break
                 if key not in finished and key not in todo:
                     assert machine.parameters is not None
                     work = Work(
@@ -139,8 +150,14 @@ class Sweep:
                     todo[key] = (work, Entry(key, point.id, point.values, {}, {}, False, {}))
         return todo
 
-    def _record(self, batches: Any, todo: Mapping[str, tuple[Work, Entry]]) -> list[str]:
+    def _record(
+        self,
+        batches: Iterable[Sequence[Outcome]],
+        todo: Mapping[str, tuple[Work, Entry]],
+        needless: Needless,
+    ) -> list[str]:
         failed = []
+        done: set[str] = set()
         about = {"machine": fingerprint.machine()}
         with tqdm(
             total=len(todo),
@@ -161,6 +178,11 @@ class Sweep:
                         for each in outcomes
                         if each.failed
                     ]
+                    done |= {each.key for each in outcomes}
+                    if refused := [each.key for each in outcomes if each.refused]:
+                        needless.refuse(refused)
+                        spared = sum(key in needless for key in todo.keys() - done)
+                        progress.total = len(todo) - spared
                     progress.update(len(outcomes))
             except KeyboardInterrupt:
                 raise Interrupted(
@@ -244,6 +266,10 @@ def place(project: Project, study: str, scale: str, design: Design, *, publish: 
     return below / "sweeps" / f"{study}.{scale}.{design}"
 
 
+def _is_refused(entry: Entry | None) -> bool:
+    return entry is not None and _REFUSED in entry.metrics
+
+
 def _entry(point: Entry, outcome: Outcome, about: Mapping[str, Any]) -> Entry:
     refused = {_REFUSED: outcome.refused} if outcome.refused else {}
     return replace(
@@ -282,12 +308,13 @@ class _Judge:
         """What a machine's points in the journal make of it; None: one is not there."""
         if machine.refused:
             return Kept(REFUSED, machine.refused, {})
-        there = [entry for entry in entries if entry is not None]
-        if len(there) < len(entries):
-            return Kept("unfinished", "", {})
-        reasons = (str(e.metrics[_REFUSED]) for e in there if _REFUSED in e.metrics)
-        if reason := next(reasons, ""):
-            return Kept(REFUSED, reason, {})
+        there = []
+        for entry in entries:
+            if entry is None:
+                return Kept("unfinished", "", {})
+            if _is_refused(entry):
+                return Kept(REFUSED, str(entry.metrics[_REFUSED]), {})
+            there.append(entry)
         return Kept(FINISHED, "", self._values(there))
 
     def _values(self, entries: Sequence[Entry]) -> dict[str, float]:

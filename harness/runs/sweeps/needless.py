@@ -1,0 +1,31 @@
+"""Points that no machine of a sweep needs any more: one that the model has refused needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+
+class Needless:
+    """The keys of such points; `machines`: number -> its points' keys, in the order they are run.
+
+    Points before the refused one are needed still: the first that is refused says why the machine
+    is, whichever of two workers was faster.
+    """
+
+    def __init__(self, machines: Mapping[int, Sequence[str]]) -> None:
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        for machine, keys in machines.items():
+            for place, key in enumerate(keys):
+                self._places.setdefault(key, []).append((machine, place))
+        self._refused: dict[int, int] = {}
+
+    def refuse(self, keys: Iterable[str]) -> None:
+        """The model has refused these points; one of no machine says nothing."""
+        for key in keys:
+            for machine, place in self._places.get(key, ()):
+                self._refused[machine] = min(place, self._refused.get(machine, place))
+
+    def __contains__(self, key: str) -> bool:
+        return all(
+            place > self._refused.get(machine, place) for machine, place in self._places[key]
+        )
