@@ -171,22 +171,44 @@ def test_what_is_picked_out_of_several_is_no_cell() -> None:
 def test_the_page_counts_the_cells_of_what_is_published(project: Project) -> None:
     table = pd.DataFrame(
         {
-            "elapsed_s_emulated": [1.0, 1.0],
+            "device": ["hdd", "ssd"],
+            "work_mem_bytes": [1 << 20, 4 << 20],
+            "clients": [4, 9],
+            "cpu_ms": [0.1, 0.2],
+            "elapsed_s_emulated": [0.96, 26_000.4],
+            "elapsed_s_emulated_low": [0.5, 20_000.0],
+            "elapsed_s_simulated": [1.0, 20_000.0],
             "elapsed_s_ratio": [0.96, 1.3],
-            "temp_read_bytes_emulated": [1.0, 1.0],
-            "temp_read_bytes_ratio": [1.0, 1.08],
+            "latency_emulated_ns": [1.0, 1.08],
+            "latency_simulated_ns": [1.0, 1.0],
+            "latency_ratio": [1.0, 1.08],
         }
     )
-    assert agreement_page.in_markdown(project).count("\n") == 2, "nothing has been compared"
+    heading = "| study | point | compared | emulated | simulated | ratio |"
+    assert agreement_page.in_markdown(project).count("\n") == 5, "nothing has been compared"
     table.to_csv(agreement.published_table(project, "sort_merge_join"), index=False)
     assert agreement_page.in_markdown(project).splitlines()[2:] == [
         "| sort_merge_join | **all** | 4 | 1.040 | 0.960 | 1.300 | 2 | 3 | 3 |",
         "|  | elapsed s | 2 | 1.130 | 0.960 | 1.300 | 1 | 1 | 1 |",
-        "|  | temp read bytes | 2 | 1.040 | 1.000 | 1.080 | 1 | 2 | 2 |",
+        "|  | latency | 2 | 1.040 | 1.000 | 1.080 | 1 | 2 | 2 |",
+        "",
+        heading,
+        "| --- | --- | --- | --- | --- | --- |",
+        "| sort_merge_join | ssd, work mem 4 MiB, clients 9 | elapsed s | 26,000 | 20,000 | 1.30 |",
     ]
     table.head(1).to_csv(agreement.published_table(project, "grace_hash_join"), index=False)
-    *_, last = agreement_page.in_markdown(project).splitlines()
+    both, _, _ = agreement_page.in_markdown(project).partition(f"\n\n{heading}")
+    last = both.splitlines()[-1]
     assert last == "| **all studies** |  | 6 | 1.000 | 0.960 | 1.300 | 4 | 5 | 5 |"
+
+
+def test_of_cells_that_are_apart_the_farthest_comes_first(project: Project) -> None:
+    ratios = [1.1001, 0.5, 1.9, 0.95]
+    columns = {"time_emulated": ratios, "time_simulated": [1.0] * 4, "time_ratio": ratios}
+    table = pd.DataFrame({"users": [1, 2, 3, 4], **columns})
+    table.to_csv(agreement.published_table(project, "sort_merge_join"), index=False)
+    far = agreement_page.in_markdown(project).splitlines()[-3:]
+    assert [line.split(" | ")[1] for line in far] == ["users 2", "users 3", "users 1"]
 
 
 def test_the_page_is_of_what_is_published() -> None:
