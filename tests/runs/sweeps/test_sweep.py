@@ -27,6 +27,7 @@ from harness.paths import Project
 from harness.runs.claims import Claim
 from harness.runs.sweeps import kept
 from harness.runs.sweeps.pool import open_pool
+from harness.runs.sweeps.sweep import Asked, Sweep
 from harness.workloads.tpch import JoinInputs
 
 pytestmark = pytest.mark.builds  # processes by the dozen: not beside the quick tests
@@ -352,6 +353,20 @@ def test_a_worker_that_would_give_other_bits_is_refused(toy: Project, tmp_path: 
         address = json.loads(told.read_text())["address"]
         assert "imported NumPy before harness" in ran(toy, "--scheduler", address, code=2)
     assert not lines(toy)
+
+
+def test_a_pool_leaves_out_what_is_needless_by_then(checkout: Project) -> None:
+    asked = Asked(machines=1, scale="smoke")
+    todo = Sweep(checkout, "grace_hash_join", asked).todo({})
+    works = [work for work, _ in todo.values()]
+    found: list[str] = []
+    with open_pool(1) as pool:
+        for outcomes in pool.run(works, lambda key: len(found) > 2 and key != works[-1].key):
+            assert not any(each.failed or each.refused for each in outcomes)
+            found.extend(each.key for each in outcomes)
+    assert len(found) == len(set(found))
+    assert len(works) // 2 > len(found) > 3
+    assert found[-1] == works[-1].key
 
 
 def test_workers_keep_the_memory_that_points_give_back() -> None:
