@@ -31,6 +31,8 @@ from harness.paths import Project, find_project
 from harness.workloads.records import CONTENT
 from harness.workloads.tpch import JoinInputs, expected_join, join_inputs
 
+pytest.register_assert_rewrite("told_world")  # its assertions say what they saw
+
 Found = TypeVar("Found")
 
 REPOSITORY = Path(__file__).resolve().parent.parent

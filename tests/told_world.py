@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import subprocess
+import time
 from collections.abc import Callable
 
 from harness.devices.live import LiveDevice
@@ -15,6 +17,7 @@ def check(device: LiveDevice, told: Told) -> None:
     """Asks the block device for one thing after the other, and counts what arrives."""
 
     def seen(do: Callable[[], object]) -> dict[str, int]:
+        _wait_for_udev(device)
         device.reset()
         do()
         replies = device.stats()["live"]
@@ -43,6 +46,16 @@ def check(device: LiveDevice, told: Told) -> None:
     zero = ["fallocate", "--punch-hole", "--offset", "0", "--length", "65536", str(device.path)]
     zeroed = seen(lambda: subprocess.run(zero, check=True))
     assert told.write_zeroes in zeroed
+
+
+def _wait_for_udev(device: LiveDevice) -> None:
+    """It reads a device that is new, or that somebody could write to has closed."""
+    if udevadm := shutil.which("udevadm"):
+        subprocess.run([udevadm, "settle"], check=False)  # fails where no udevd runs
+    seen = None
+    while seen != (now := device.stats()["live"]["read_replies"]):
+        seen = now
+        time.sleep(0.1)
 
 
 def aligned(size_bytes: int) -> mmap.mmap:

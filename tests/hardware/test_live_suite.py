@@ -13,8 +13,8 @@ from hardware.guest import REPOSITORY, Guest
 HERE = Path(__file__).resolve().parent
 TESTS = REPOSITORY / "tests"
 SUITE = sorted((TESTS / "devices" / "live").glob("test_*.py"))
-NOT_HERE = {"test_outside_suite.py"}
-"""xfstests is built by its own test, which is slow without an emulated processor, too."""
+NOT_HERE = {"test_outside_suite.py", "test_live_endurance.py"}
+"""Of slow tests alone: without an emulated processor they take minutes, xfstests must be built."""
 NO_DEVICE = "tests/devices/live/test_live_namespaces.py::test_who_is_on_its_way_out"
 """Of locks alone; an emulated processor has no time for the two looks that it wants."""
 LIMIT_S = 5400.0
