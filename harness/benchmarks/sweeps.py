@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,8 +88,8 @@ def _figures(own: Project, study: str, machines: int, console: Console) -> Itera
     yield Goal("2 workers over 1", "ratio", ">= 1.9", _COMMAND, speedups, context=context)
     overheads_ms = [(each.elapsed_s - each.points_s) / len(each.keys) * 1e3 for each in ones]
     yield Goal("overhead per point, 1 worker", "ms", "<= 5", _COMMAND, overheads_ms)
-    with _killing(_KILLS) as killed:
-        three = _run(own, study, machines, 3)
+    with _killing(_KILLS) as (killed, begin):
+        three = _run(own, study, machines, 3, begin)
     lost = len(set(one.keys) - set(three.keys))
     twice = len(three.keys) - len(set(three.keys))
     said = {"kills": len(killed), "workers": 3}
@@ -136,12 +136,22 @@ def _smallest(project: Project) -> tuple[str, int]:
     return study, points
 
 
-def _run(project: Project, study: str, machines: int, workers: int) -> _Run:
+def _run(
+    project: Project,
+    study: str,
+    machines: int,
+    workers: int,
+    begin: Callable[[], object] = lambda: None,
+) -> _Run:
     sweep = Sweep(project, study, Asked(machines=machines, scale=_SMALL))
     shutil.rmtree(project.journal, ignore_errors=True)
     begun: list[float] = []
-    # The first thing that is said is said when the workers are there.
-    sweep.run(workers, say=lambda _: begun.append(time.monotonic()))
+
+    def say(_: str) -> None:  # the first time when the workers are there
+        begun.append(time.monotonic())
+        begin()
+
+    sweep.run(workers, say=say)
     elapsed_s = time.monotonic() - begun[0]
     folder = place(project, study, _SMALL, "sobol", publish=False)
     sweep.publish(folder)
@@ -180,12 +190,18 @@ def _recorded_keys(project: Project, study: str) -> list[str]:
 
 
 @contextmanager
-def _killing(count: int) -> Iterator[list[int]]:
-    """So many of this process's workers are killed while the block runs, at random moments."""
+def _killing(count: int) -> Iterator[tuple[list[int], Callable[[], None]]]:
+    """So many of this process's workers are killed while the block runs, at random moments.
+
+    The list is of those that were; the function begins it. Dask gives up where one that it starts
+    ends before it is there.
+    """
     chance, done = random.Random(1), threading.Event()  # noqa: S311 - no secret
+    begun = threading.Event()
     killed: list[int] = []
 
     def kill() -> None:
+        begun.wait()
         end = time.monotonic() + _KILLER_S
         while len(killed) < count and time.monotonic() < end:
             if done.wait(chance.uniform(0.5, 4.0)):
@@ -198,9 +214,10 @@ def _killing(count: int) -> Iterator[list[int]]:
     thread = threading.Thread(target=kill)
     thread.start()
     try:
-        yield killed
+        yield killed, begun.set
     finally:
         done.set()
+        begun.set()
         thread.join()
 
 

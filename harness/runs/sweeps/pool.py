@@ -143,23 +143,24 @@ def open_pool(workers: int, scheduler: str = "") -> Iterator[Pool]:
     Raises HarnessError if there is no such scheduler, or no worker comes within a minute.
     """
     with contextlib.ExitStack() as stack, dask.config.set(CONFIG):
-        address: Any = scheduler
-        if not scheduler:
-            address = stack.enter_context(
-                LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
-                    memory_limit=0,
-                    silence_logs=logging.CRITICAL,
-                )
-            )
         try:
+            address: Any = scheduler or stack.enter_context(_local(workers))
             client = stack.enter_context(Client(address, timeout=30, set_as_default=False))
             client.wait_for_workers(1, timeout=60)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, RuntimeError) as error:
             where = scheduler or "this machine"
             raise HarnessError(f"no workers at {where}: {error or 'none came'}") from error
         yield Pool(client)
+
+
+def _local(workers: int) -> LocalCluster:
+    """Raises RuntimeError if one of them ends before it is there."""
+    return LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        memory_limit=0,
+        silence_logs=logging.CRITICAL,
+    )

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import dask
 import pandas as pd
 import psutil
 import pytest
@@ -23,6 +24,7 @@ import toy_world
 import yaml
 from conftest import make_checkout
 
+from harness.errors import HarnessError
 from harness.paths import Project
 from harness.runs.claims import Claim
 from harness.runs.sweeps import kept
@@ -367,6 +369,16 @@ def test_a_pool_leaves_out_what_is_needless_by_then(checkout: Project) -> None:
     assert len(found) == len(set(found))
     assert len(works) // 2 > len(found) > 3
     assert found[-1] == works[-1].key
+
+
+def test_workers_that_end_before_they_are_there_are_told() -> None:
+    broken = {"distributed.nanny.pre-spawn-environ.PYTHONHOME": "/nowhere"}
+    with (
+        dask.config.set(broken),
+        pytest.raises(HarnessError, match="no workers at this machine: Nanny failed to start"),
+        open_pool(1),
+    ):
+        pass
 
 
 def test_workers_keep_the_memory_that_points_give_back() -> None:
