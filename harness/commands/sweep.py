@@ -58,7 +58,7 @@ def sweep(
     size = scale or unknowns.load(project, study).scale
     folder = sweeps.place(project, study, size, asked.drawn, publish=publish)
     if answers:
-        _answer(project, study, folder)
+        _answer(project, study, folder, publish=publish)
         return
     wanted = sweeps.Sweep(project, study, asked)
     if elsewhere:
@@ -95,9 +95,18 @@ def _print_lines(lines: pd.DataFrame) -> None:
     terminal().print(table)
 
 
-def _answer(project: Project, study: str, folder: Path) -> None:
+def _answer(project: Project, study: str, folder: Path, *, publish: bool) -> None:
     from harness.runs.sweeps import recorded, written
 
-    found = written.write(recorded.read(project, study, folder), folder)
+    there = recorded.read(project, study, folder)
+    if not there.pipeline:
+        missing = (
+            "nothing is published of the pipeline's own results now (`dvc repro dvc.yaml` makes "
+            "them): no claim can be called of another scale"
+        )
+        if publish:
+            raise BadParameter(missing)
+        say(missing)
+    found = written.write(there, folder)
     _print_lines(found["lines"])
     say(f"all answers as tables: {folder / 'answers'}")

@@ -228,6 +228,18 @@ def test_what_is_recorded_is_not_run_again(whole: Whole, toy: Project) -> None:
     )
 
 
+def test_answers_are_not_published_without_the_pipeline_s_own(whole: Whole, toy: Project) -> None:
+    """As while a pipeline runs: what a claim is at its scale is not there to be looked at."""
+    made = whole.project.build / "sweeps" / "toy.paper.sobol"
+    shutil.copytree(made, toy.build / "sweeps" / "toy.paper.sobol")
+    shutil.copytree(made, toy.root / "data" / "sweeps" / "toy.paper.sobol")
+    said = "no claim can be called of another scale"
+    assert said in ran(toy, "--answers", "--publish", code=2)
+    assert not list((toy.root / "data" / "sweeps").rglob("*.csv"))
+    assert said in ran(toy, "--answers")
+    assert list((toy.build / "sweeps").rglob("lines.csv"))
+
+
 def test_a_record_of_something_else_is_left_aside(whole: Whole, tmp_path: Path) -> None:
     recorded = tmp_path / "toy.paper.sobol"
     shutil.copytree(whole.project.build / "sweeps" / "toy.paper.sobol", recorded)
