@@ -235,7 +235,7 @@ def test_who_is_on_its_way_out_is_nobody_to_be_told_of(is_killed: bool, tmp_path
         while locks.is_held(path):
             locks.check_holders(path)
             looks += 1
-        assert looks > 1
+        assert looks > 0  # while it is on its way out
 
 
 @pytest.mark.parametrize(

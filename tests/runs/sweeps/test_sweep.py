@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import dask
 import pandas as pd
 import psutil
 import pytest
@@ -24,7 +23,6 @@ import toy_world
 import yaml
 from conftest import make_checkout
 
-from harness.errors import HarnessError
 from harness.paths import Project
 from harness.runs.claims import Claim
 from harness.runs.sweeps import kept
@@ -384,13 +382,22 @@ def test_a_pool_leaves_out_what_is_needless_by_then(checkout: Project) -> None:
 
 
 def test_workers_that_end_before_they_are_there_are_told() -> None:
-    broken = {"distributed.nanny.pre-spawn-environ.PYTHONHOME": "/nowhere"}
-    with (
-        dask.config.set(broken),
-        pytest.raises(HarnessError, match="no workers at this machine: Nanny failed to start"),
-        open_pool(1),
-    ):
-        pass
+    """In a process of its own: Dask leaves in the environment what it gives to workers."""
+    opens = """
+import dask
+from harness.runs.sweeps.pool import open_pool
+if __name__ == "__main__":
+    with dask.config.set({"distributed.nanny.pre-spawn-environ.PYTHONHOME": "/nowhere"}):
+        with open_pool(1):
+            pass
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", opens], check=False, capture_output=True, text=True
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last == (
+        "harness.errors.HarnessError: no workers at this machine: Nanny failed to start."
+    ), done.stderr
 
 
 def test_workers_keep_the_memory_that_points_give_back() -> None:
