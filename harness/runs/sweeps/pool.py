@@ -56,7 +56,7 @@ class Pool:
         self._suspects: set[str] = set()
 
     def run(
-        self, works: Sequence[Work], needless: Callable[[str], bool] = lambda _: False
+        self, works: Sequence[Work], needless: Callable[[str], bool]
     ) -> Iterator[list[Outcome]]:
         """Outcomes as they come, of each work once, but those whose key is `needless` by then.
 
