@@ -33,6 +33,7 @@ class Machine:
     """`number`: 0 is the default machine. `refused`: why the study cannot be asked on it at all.
 
     `profiles`: of its devices, by the study's names, as the bytes of their files; `host` likewise.
+    `points`: in the order in which they are run.
     """
 
     number: int
@@ -96,7 +97,7 @@ class Maker:
             points = self._kept(self.experiment.points(study, self._bench))
         except HarnessError as error:
             return Machine(number, values, None, *made, (), str(error))
-        return Machine(number, values, study, *made, points)
+        return Machine(number, values, study, *made, self._in_order(points))
 
     @cached_property
     def code(self) -> str:
@@ -136,6 +137,13 @@ class Maker:
             if point.values.get("variant", "paper") in variants
             and (not devices or point.cell.device in devices)
         ]
+
+    def _in_order(self, points: Sequence[Point]) -> list[Point]:
+        first = self.unknowns.first.items()
+        ordered = sorted(points, key=lambda point: not first <= point.values.items())
+        if ordered and not first <= ordered[0].values.items():
+            raise BadParameter(f"first: no point has {dict(first)}")
+        return ordered
 
     def _profile(self, name: str, changed: Mapping[str, str]) -> bytes:
         path = profile_path(self.project.profiles, name)

@@ -81,7 +81,7 @@ class Sweep:
 
     @cached_property
     def keys(self) -> list[list[str]]:
-        """Per machine, its points' keys in the grid's order."""
+        """Per machine, its points' keys in the order in which they are run."""
         return [[self.maker.key(machine, p) for p in machine.points] for machine in self.machines]
 
     @cached_property
@@ -158,6 +158,7 @@ class Sweep:
     ) -> list[str]:
         failed = []
         done: set[str] = set()
+        spared: set[str] = set()
         about = {"machine": fingerprint.machine()}
         with tqdm(
             total=len(todo),
@@ -180,9 +181,8 @@ class Sweep:
                     ]
                     done |= {each.key for each in outcomes}
                     if refused := [each.key for each in outcomes if each.refused]:
-                        needless.refuse(refused)
-                        spared = sum(key in needless for key in todo.keys() - done)
-                        progress.total = len(todo) - spared
+                        spared |= (needless.refuse(refused) & todo.keys()) - done
+                        progress.total = len(todo) - len(spared)
                     progress.update(len(outcomes))
             except KeyboardInterrupt:
                 raise Interrupted(

@@ -145,7 +145,8 @@ class Unknowns(_Strict):
 
     `scale`, `machines`: that sweeps take unless others are asked for. `settings` (path -> value)
     are the study's for all machines. Of the grid's points those of `variants` and `devices` (all,
-    if none is named) are run, and cells of the variants `as_paper` are judged as the paper's.
+    if none is named) are run, those with the values `first` before all others; cells of the
+    variants `as_paper` are judged as the paper's.
     `held_back`: claims by whose numbers no nearest machine may be chosen. `left_alone`: what is
     open and not varied, or not open, and why.
     """
@@ -157,6 +158,7 @@ class Unknowns(_Strict):
     variants: list[str] = ["paper"]
     as_paper: list[str] = ["paper"]
     devices: list[str] = []
+    first: dict[str, float | str] = {}
     held_back: list[str] = []
     left_alone: list[str] = []
     unknowns: dict[str, Unknown] = Field(min_length=1)

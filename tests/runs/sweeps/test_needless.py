@@ -16,11 +16,11 @@ MACHINES = st.lists(
 
 def test_later_points_of_a_refused_machine_are_needless_unless_another_has_them() -> None:
     needless = Needless({0: ["a", "b", "c", "d"], 7: ["x", "c"]})
-    needless.refuse(["b", "of no machine"])
+    assert needless.refuse(["b", "of no machine"]) == {"d"}
     assert [key for key in "abcdx" if key in needless] == ["d"]
-    needless.refuse(["x"])
+    assert needless.refuse(["x"]) == {"c"}
     assert [key for key in "abcdx" if key in needless] == ["c", "d"]
-    needless.refuse(["d"])  # was on its way when b was refused
+    assert not needless.refuse(["d"])  # was on its way when b was refused
     assert "c" in needless
 
 
@@ -34,7 +34,9 @@ def test_what_is_left_says_of_each_machine_what_all_its_points_would(
     while waiting := [key for key in todo if key not in done and key not in needless]:
         key = data.draw(st.sampled_from(waiting))
         done.add(key)
-        needless.refuse({key} & bad)
+        before = {key for key in todo if key in needless}
+        spared = needless.refuse({key} & bad)
+        assert {key for key in todo if key in needless} == before | spared
     for keys in machines:
         first = next((place for place, key in enumerate(keys) if key in bad), len(keys) - 1)
         assert set(keys[: first + 1]) <= done

@@ -123,6 +123,28 @@ def test_a_study_without_unknowns(project: Project) -> None:
         unknowns.load(project, "nothing")
 
 
+def test_points_that_come_first(project: Project) -> None:
+    """Before all others, each part in the grid's order; the same points, with the same keys."""
+    study = STUDIES[0]
+    known = unknowns.load(project, study)
+    plain = Maker(project, study, known.model_copy(update={"first": {}}))
+    grid = plain.make(0, known.default).points
+    wanted = grid[-1].values["device"]
+    assert grid[0].values["device"] != wanted
+    maker = Maker(project, study, known.model_copy(update={"first": {"device": wanted}}))
+    machine = maker.make(0, known.default)
+    early = [point for point in grid if point.values["device"] == wanted]
+    assert machine.points == early + [point for point in grid if point not in early]
+    assert {maker.key(machine, p) for p in machine.points} == {plain.key(machine, p) for p in grid}
+
+
+def test_a_first_point_that_is_not_there_is_no_refused_machine(project: Project) -> None:
+    study = STUDIES[0]
+    known = unknowns.load(project, study).model_copy(update={"first": {"device": "nothing"}})
+    with pytest.raises(BadParameter, match="nothing"):
+        Maker(project, study, known).make(0, known.default)
+
+
 def test_a_place_that_is_not_there_is_no_refused_machine(project: Project) -> None:
     """A misspelt parameter is an error of the file, and not a machine that cannot be."""
     study = STUDIES[0]
