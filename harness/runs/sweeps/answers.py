@@ -9,7 +9,7 @@ import pandas as pd
 import scipy
 
 from harness.runs.sweeps import sensitivity
-from harness.runs.sweeps.recorded import Recorded, is_in
+from harness.runs.sweeps.recorded import Recorded, side
 
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
@@ -52,7 +52,7 @@ def shares(recorded: Recorded) -> pd.DataFrame:
                 "lowest_ratio": low,
                 "highest_ratio": high,
                 "default_value": value,
-                "default_holds": None if value is None else is_in(claim, value),
+                "default_holds": None if value is None else side(claim, value) == 0,
                 "pipeline_value": recorded.pipeline.get(name),
                 "another_scale": name in recorded.of_another_scale,
                 "fitted": claim.fitted,

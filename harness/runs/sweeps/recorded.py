@@ -91,7 +91,7 @@ class Recorded:
             for name, claim in self.claims.items()
             if name in self.default
             and name in self.pipeline
-            and is_in(claim, self.default[name]) != is_in(claim, self.pipeline[name])
+            and side(claim, self.default[name]) != side(claim, self.pipeline[name])
         ]
 
     @property
@@ -103,10 +103,10 @@ class Recorded:
         return [n for n in self.claims if there[n] and n not in self.of_another_scale]
 
 
-def is_in(claim: Claim, value: float) -> bool:
-    """Whether a value is in a claim's range."""
+def side(claim: Claim, value: float) -> int:
+    """Where a value lies of a claim's range: 0 in it, -1 below, 1 above."""
     low, high = claim.expected
-    return low <= value <= high
+    return int(value > high) - int(value < low)
 
 
 def held(claim: Claim, values: pd.Series[float]) -> pd.Series[float]:

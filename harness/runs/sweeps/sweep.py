@@ -42,6 +42,9 @@ from harness.system.files import publication
 _REFUSED: Final = "refused"
 """A remark in the journal: why the model cannot be such a machine."""
 
+_AHEAD: Final = 16
+"""Machines whose first points are run before the others of one: more than workers have in hand."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -124,9 +127,12 @@ class Sweep:
     def todo(self, finished: Mapping[str, Entry]) -> dict[str, tuple[Work, Entry]]:
         """Key -> a point to be run, once, and its line of the journal without what it will give.
 
-        Of a machine that is refused at a point, none that comes after it.
+        Of a machine that is refused at a point, none that comes after it. A machine's first point
+        is run some machines ahead of its others: whether it is refused is known before these are
+        handed out.
         """
         todo: dict[str, tuple[Work, Entry]] = {}
+        turns: dict[str, int] = {}
         for machine, keys in zip(self.machines, self.keys, strict=True):
             if machine.number in self.kept:
                 continue
@@ -148,7 +154,8 @@ class Sweep:
                         self.project.root,
                     )
                     todo[key] = (work, Entry(key, point.id, point.values, {}, {}, False, {}))
-        return todo
+                    turns[key] = machine.number + (_AHEAD if key != keys[0] else 0)
+        return {key: todo[key] for key in sorted(todo, key=turns.__getitem__)}
 
     def _record(
         self,
