@@ -46,7 +46,8 @@ def update(project: Project) -> list[Path]:
     if not found:
         raise BadParameter(f"{measured.name} says of no figure when it was measured: make bench")
     kept |= found
-    text = json.dumps(kept, indent=1) + "\n"
+    # Why a figure is missing may name a file: by its place in the checkout, not in this machine.
+    text = json.dumps(kept, indent=1).replace(f"{project.root}/", "") + "\n"
     write_atomically(_file(project), text.encode(), make_folder=True)
     made = parts(project)
     for page, part in made.items():

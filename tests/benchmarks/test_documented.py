@@ -58,6 +58,15 @@ def test_what_was_measured_replaces_its_group_alone(project: Project) -> None:
     assert "probe" not in readme
 
 
+def test_a_file_that_is_missing_is_named_by_its_place_in_the_checkout(project: Project) -> None:
+    missing = f"{project.raw / 'a.parquet'}: cannot be read"
+    measured(project, Goal("probe", "s", "<= 3", "make bench", missing=missing))
+    documented.update(project)
+    assert "not measured: data/raw/a.parquet: cannot be read" in documented.written(
+        project.validation
+    )
+
+
 def test_a_figure_is_of_the_commit_that_it_was_measured_of(project: Project) -> None:
     """However many commits later it is written down."""
     speed = Goal("probe", "1/s", ">= 3", "make bench", [1.0])
