@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -283,6 +284,18 @@ def test_what_the_model_refuses_is_counted_with_its_reason(whole: Whole) -> None
     about = json.loads(published(toy)["about.json"])
     assert about["refused"] == len(refused)
     assert about["finished"] + about["refused"] == about["machines"]
+
+
+def test_a_machine_s_first_point_is_run_before_the_others_of_the_machines_before(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is refused is known before its other points are handed out."""
+    monkeypatch.setattr(Sweep, "kept", {})
+    sweep = Sweep(checkout, "msdj_tpcc", Asked(machines=MACHINES))
+    turn = {key: n for n, key in enumerate(sweep.todo({}))}
+    assert turn.keys() == {key for keys in sweep.keys for key in keys}
+    for before, after in pairwise(sweep.keys):
+        assert turn[before[0]] < turn[after[0]] < turn[before[1]] < turn[after[1]]
 
 
 def test_a_killed_client_takes_its_workers_with_it_and_is_continued(
