@@ -22,7 +22,7 @@ def sweep(
     study: Annotated[str, typer.Argument(help="one with a file in hardware/unknowns")],
     machines: Annotated[
         int | None,
-        typer.Option(min=1, help="how many, besides the default one; else as the file says"),
+        typer.Option(min=0, help="how many beside the default one, which 0 takes alone"),
     ] = None,
     design: Annotated[
         str, typer.Option(help="sobol: evenly; totals: blocks for total effects")
@@ -62,7 +62,7 @@ def sweep(
         return
     wanted = sweeps.Sweep(project, study, asked)
     if elsewhere:
-        _measure_elsewhere(wanted, folder)
+        _measure_elsewhere(wanted, folder, workers)
         return
     failed = wanted.run(workers, scheduler, say)
     _print_states(wanted.publish(folder))
@@ -79,11 +79,11 @@ def _print_states(machines: pd.DataFrame) -> None:
     terminal().print(table)
 
 
-def _measure_elsewhere(wanted: Sweep, folder: Path) -> None:
+def _measure_elsewhere(wanted: Sweep, folder: Path, workers: int) -> None:
     from harness.runs.sweeps import answers, elsewhere, recorded
 
     there = recorded.read(wanted.project, wanted.study, folder)
-    values = elsewhere.measured(wanted.study, wanted.machines)
+    values = elsewhere.measured(wanted.study, wanted.machines, workers)
     elsewhere.write(values, folder)
     _print_lines(answers.lines(elsewhere.judged(there, wanted.study, values)))
 
@@ -96,10 +96,10 @@ def _print_lines(lines: pd.DataFrame) -> None:
 
 
 def _answer(project: Project, study: str, folder: Path, *, publish: bool) -> None:
-    from harness.runs.sweeps import recorded, written
+    from harness.runs.sweeps import at_paper_size, recorded, written
 
     there = recorded.read(project, study, folder)
-    if not there.pipeline:
+    if not there.larger and there.about["scale"] != at_paper_size.SCALE:
         missing = (
             "nothing is published of the pipeline's own results now (`dvc repro dvc.yaml` makes "
             "them): no claim can be called of another scale"

@@ -84,7 +84,7 @@ def text_of(project: Project) -> str:
 
 
 def _of_paper(project: Project, name: str, paper: Paper, changed_by: Mapping[str, str]) -> str:
-    verdicts = {tier: claims.published_verdicts(project, name, tier) for tier in tiers.names()}
+    verdicts = summary.verdicts_of(project, name)
     run = [tier for tier, found in verdicts.items() if found]
     lines = [f"### {paper.title}", ""]
     lines += [f"`{name}`. {_sentence(paper.reference)}", ""]

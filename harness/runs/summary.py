@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +17,7 @@ from rich.table import Table
 from harness import tiers
 from harness.paths import Project
 from harness.runs import claims, parameters
+from harness.runs.sweeps import at_paper_size
 from harness.system.files import write_atomically
 
 HEADINGS: Final = (
@@ -30,9 +31,13 @@ HEADINGS: Final = (
 """`no evidence`: claims that a fit has seen, and those that cannot fail."""
 
 
+_SIMULATED: Final = "simulated"
+
+
 @dataclass(frozen=True)
 class Line:
-    """One paper on one tier: how many of its claims have each verdict.
+    """One paper on one tier, or by the model at the paper's size: how many of its claims have each
+    verdict.
 
     `no_evidence` are fitted, or cannot fail; the others' verdicts are in `verdicts`.
     """
@@ -43,6 +48,16 @@ class Line:
     notebook: str
     verdicts: Counter[str]
     no_evidence: int
+
+    @property
+    def is_of_tier(self) -> bool:
+        """Whether it is a run's of the pipeline's size, not the model's at the paper's."""
+        return self.tier in tiers.names()
+
+    @property
+    def section(self) -> str:
+        """The report's that tells more of it."""
+        return f"{self.paper}-{self.tier if self.is_of_tier else _SIMULATED}"
 
     @property
     def reproduced(self) -> str:
@@ -69,12 +84,13 @@ class Line:
 
 
 def lines(project: Project) -> list[Line]:
-    """Of every paper, in the order of the claims' file, on each tier that it was published on."""
+    """Of every paper, in the order of the claims' file, on each tier that it was published on, and
+    after the models' tier at the paper's size, where that is recorded.
+    """
     notebooks = parameters.pipelines(project)["simulated"]
     found = []
     for name, paper in claims.load(project).items():
-        for tier in tiers.names():
-            verdicts = claims.published_verdicts(project, name, tier)
+        for tier, verdicts in verdicts_of(project, name).items():
             if verdicts:
                 counted = Counter(
                     each["verdict"] for each in verdicts.values() if not each["no_evidence"]
@@ -85,10 +101,24 @@ def lines(project: Project) -> list[Line]:
     return found
 
 
+def verdicts_of(project: Project, paper: str) -> dict[str, dict[str, Any]]:
+    """A paper's verdicts, as `claims.published_verdicts` has them, by tier; and after the models'
+    tier, under a title of its own, at the paper's size, where that is recorded.
+    """
+    found = {}
+    for tier in tiers.names():
+        found[tier] = claims.published_verdicts(project, paper, tier)
+        if tier == _SIMULATED:
+            title, judged = at_paper_size.verdicts(project, paper)
+            found |= {title: judged} if judged else {}
+    return found
+
+
 def write_counts(project: Project) -> None:
     """A file for every line, under names that they all have: `dvc metrics show` makes one table."""
     folder = project.metrics / "verdicts"
-    made = {folder / f"{line.paper}.{line.tier}.json": line for line in lines(project)}
+    of_tiers = [line for line in lines(project) if line.is_of_tier]
+    made = {folder / f"{line.paper}.{line.tier}.json": line for line in of_tiers}
     for path, line in made.items():
         text = json.dumps(line.counts, indent=1) + "\n"
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

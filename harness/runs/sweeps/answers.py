@@ -20,7 +20,7 @@ UNDECIDED: Final = "undecided"
 """On so many of too few machines that it may be robust."""
 NOT_JUDGED: Final = "not judged"
 ANOTHER_SCALE: Final = "of another scale"
-"""The default machine says something else at the pipeline's scale: nothing of the machines' own."""
+"""The default machine says something else at a larger scale: nothing of the machines' own."""
 
 _ROBUST_RATIO: Final = 0.8
 _OUT_OF_REACH_RATIO: Final = 0.05
@@ -30,8 +30,8 @@ _DECIDING: Final = 2
 def shares(recorded: Recorded) -> pd.DataFrame:
     """A row per claim: `machines` that were drawn and have a value, `holds`, `share_ratio` with its
     95 % interval `lowest_ratio` to `highest_ratio` (Wilson), the default machine's `default_value`
-    and `default_holds` (None: it has none), its `pipeline_value` at the pipeline's scale, whether
-    that is on another side of the range (`another_scale`), `fitted` and `held_back`.
+    and `default_holds` (None: it has none), its `larger_value` at the larger scale (`at_larger`),
+    whether that is on another side of the range (`another_scale`), `fitted` and `held_back`.
 
     An evenly spread sample's share is nearer to the truth than a random one's: the interval is on
     the safe side.
@@ -53,7 +53,8 @@ def shares(recorded: Recorded) -> pd.DataFrame:
                 "highest_ratio": high,
                 "default_value": value,
                 "default_holds": None if value is None else side(claim, value) == 0,
-                "pipeline_value": recorded.pipeline.get(name),
+                "larger_value": recorded.larger.get(name),
+                "at_larger": recorded.at_larger,
                 "another_scale": name in recorded.of_another_scale,
                 "fitted": claim.fitted,
                 "held_back": name in recorded.unknowns.held_back,
@@ -103,7 +104,7 @@ def _line(share: pd.Series, found: str, on: list[str]) -> str:
     if found == ANOTHER_SCALE:
         return (
             f"{found}: on the default machine {share.default_value:.3g} here, "
-            f"{share.pipeline_value:.3g} at the pipeline's, on another side of the claim's bounds"
+            f"{share.larger_value:.3g} {share.at_larger}, on another side of the claim's bounds"
         )
     if not share.holds:
         most = _percent(share.highest_ratio)

@@ -14,7 +14,7 @@ from typing import Final
 
 from harness.runs import code
 from harness.runs.claims import Claim
-from harness.runs.sweeps import recorded
+from harness.runs.sweeps import tables
 from harness.system.files import digest_of
 
 FINISHED: Final = "finished"
@@ -52,7 +52,7 @@ def read(folder: Path, claims: str) -> dict[str, Kept]:
     Empty if there is none, or one of other claims or an earlier version.
     """
     try:
-        machines, values, about = recorded.tables(folder)
+        machines, values, about = tables.read(folder)
     except (OSError, ValueError):
         return {}
     if about.get("claims") != claims:

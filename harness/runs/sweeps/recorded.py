@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +16,7 @@ from harness.errors import BadParameter
 from harness.paths import Project
 from harness.runs import claims
 from harness.runs.claims import Claim
-from harness.runs.sweeps import samples, unknowns
+from harness.runs.sweeps import at_paper_size, samples, tables, unknowns
 from harness.runs.sweeps.unknowns import Unknowns
 
 
@@ -25,7 +24,8 @@ from harness.runs.sweeps.unknowns import Unknowns
 class Recorded:
     """A sweep's tables, as `Sweep.table` gives them. Each is its own: what is derived is kept.
 
-    `pipeline`: what the default machine's claims are at the pipeline's scale, where that is known.
+    `larger`: what the default machine's claims are at the paper's size, or if nobody has recorded
+    that at the pipeline's scale, where that is known; `at_larger` says which, in words.
     """
 
     unknowns: Unknowns
@@ -33,7 +33,8 @@ class Recorded:
     machines: pd.DataFrame
     values: pd.DataFrame
     about: Mapping[str, Any]
-    pipeline: Mapping[str, float] = field(default_factory=dict)
+    larger: Mapping[str, float] = field(default_factory=dict)
+    at_larger: str = ""
 
     @cached_property
     def finished(self) -> pd.DataFrame:
@@ -64,8 +65,7 @@ class Recorded:
     @cached_property
     def default(self) -> Mapping[str, float]:
         """The default machine's values by claim, without those that it has none of."""
-        mine = self.values[self.values.machine == 0].dropna()
-        return dict(zip(mine.claim, mine.value.astype(float), strict=True))
+        return tables.of_default(self.values)
 
     @cached_property
     def holds(self) -> pd.DataFrame:
@@ -82,7 +82,7 @@ class Recorded:
 
     @cached_property
     def of_another_scale(self) -> list[str]:
-        """Claims of which the default machine says something else at the pipeline's scale.
+        """Claims of which the default machine says something else at the larger scale.
 
         Of these a sweep says what its scale does, not what its machines do.
         """
@@ -90,8 +90,8 @@ class Recorded:
             name
             for name, claim in self.claims.items()
             if name in self.default
-            and name in self.pipeline
-            and side(claim, self.default[name]) != side(claim, self.pipeline[name])
+            and name in self.larger
+            and side(claim, self.default[name]) != side(claim, self.larger[name])
         ]
 
     @property
@@ -115,20 +115,10 @@ def held(claim: Claim, values: pd.Series[float]) -> pd.Series[float]:
     return values.between(low, high).astype(float).where(values.notna())
 
 
-def tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    """What `Sweep.publish` has written there: machines, claims' values, about.json.
-
-    Raises OSError or ValueError where that is not all there.
-    """
-    machines = pd.read_parquet(folder / "machines.parquet")
-    values = pd.read_parquet(folder / "claims.parquet")
-    return machines, values, json.loads((folder / "about.json").read_text())
-
-
 def read(project: Project, study: str, folder: Path) -> Recorded:
     """Of a folder that a sweep has published to. Raises BadParameter where there is none."""
     try:
-        machines, values, about = tables(folder)
+        machines, values, about = tables.read(folder)
     except (OSError, ValueError) as error:
         raise BadParameter(
             f"{folder}: no sweep to be read there; `harness sweep {study}` makes one"
@@ -139,9 +129,19 @@ def read(project: Project, study: str, folder: Path) -> Recorded:
         raise BadParameter(
             f"{folder}: was swept over other unknowns than there are now: run it again"
         )
-    whole = claims.published_verdicts(project, study, "simulated")
-    pipeline = {name: each["value"] for name, each in whole.items() if each["value"] is not None}
-    return Recorded(mine, known, machines, values, about, pipeline)
+    return Recorded(mine, known, machines, values, about, *_larger(project, study, about["scale"]))
+
+
+def _larger(project: Project, study: str, scale: str) -> tuple[Mapping[str, float], str]:
+    """The default machine's values at the largest scale that they are known at, and which it is."""
+    if scale == at_paper_size.SCALE:
+        return {}, ""
+    whole = at_paper_size.recorded(project, study)
+    if whole is not None:
+        return whole.values, "at the paper's size"
+    run = claims.published_verdicts(project, study, "simulated")
+    found = {name: each["value"] for name, each in run.items() if each["value"] is not None}
+    return found, "at the pipeline's scale"
 
 
 def found(project: Project) -> dict[str, Path]:

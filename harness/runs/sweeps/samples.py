@@ -28,7 +28,7 @@ def sobol(unknowns: Unknowns, count: int) -> list[dict[str, Value]]:
 
     A longer sample begins with the shorter one. Raises BadParameter for a count that is none.
     """
-    _check(count)
+    _check(count, least=0)
     names = list(unknowns.unknowns)
     sampler = scipy.stats.qmc.Sobol(len(names), rng=np.random.default_rng(SEED))
     # A whole power of two: anything less is not balanced, and SciPy says so.
@@ -82,6 +82,6 @@ def _machine(unknowns: Unknowns, row: NDArray[np.float64]) -> dict[str, Value]:
     return unknowns.at(dict(zip(unknowns.unknowns, map(float, row), strict=True)))
 
 
-def _check(count: int) -> None:
-    if not 1 <= count <= _MOST:
-        raise BadParameter(f"{count} machines: take 1 to {_MOST}")
+def _check(count: int, least: int = 1) -> None:
+    if not least <= count <= _MOST:
+        raise BadParameter(f"{count} machines: take {least} to {_MOST}")

@@ -93,7 +93,7 @@ class Sweep:
         axes.set_xlabel("share of plausible machines in which the claim holds, 95 % interval")
         notes = ["a star: it holds on the machine that the pipeline runs"]
         if table.another_scale.any():
-            notes.append("grey: that machine says something else at the pipeline's scale")
+            notes.append(f"grey: that machine says something else {self._found.at_larger}")
         return _image(plots.stamp(figure, f"tier: simulated, {self.origin}", notes))
 
     def decides(self) -> pd.DataFrame:

@@ -62,7 +62,7 @@ class Asked:
         if self.samples is not None:
             return samples.listed(unknowns, self.samples)
         draw = samples.totals if self.design == "totals" else samples.sobol
-        return draw(unknowns, self.machines or unknowns.machines)
+        return draw(unknowns, unknowns.machines if self.machines is None else self.machines)
 
     @property
     def drawn(self) -> Design:

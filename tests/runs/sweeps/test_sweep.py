@@ -227,15 +227,30 @@ def test_what_is_recorded_is_not_run_again(whole: Whole, toy: Project) -> None:
     )
 
 
+def test_the_default_machine_alone_is_a_beginning_of_any_sample(whole: Whole, toy: Project) -> None:
+    folder = toy.build / "sweeps" / "toy.paper.sobol"
+    ran(toy, "--machines", "0")
+    machines = pd.read_parquet(folder / "machines.parquet")
+    assert list(machines.machine) == [0]
+    first = keys(toy)
+    ran(toy)
+    assert published(toy) == whole.published
+    assert keys(toy)[: len(first)] == first
+    assert_each_once(toy)
+
+
 def test_answers_are_not_published_without_the_pipeline_s_own(whole: Whole, toy: Project) -> None:
     """As while a pipeline runs: what a claim is at its scale is not there to be looked at."""
-    made = whole.project.build / "sweeps" / "toy.paper.sobol"
-    shutil.copytree(made, toy.build / "sweeps" / "toy.paper.sobol")
-    shutil.copytree(made, toy.root / "data" / "sweeps" / "toy.paper.sobol")
+    for place in (toy.build, toy.root / "data"):
+        made = place / "sweeps" / "toy.smoke.sobol"
+        shutil.copytree(whole.project.build / "sweeps" / "toy.paper.sobol", made)
+        about = json.loads((made / "about.json").read_text())
+        (made / "about.json").write_text(json.dumps({**about, "scale": "smoke"}))
     said = "no claim can be called of another scale"
-    assert said in ran(toy, "--answers", "--publish", code=2)
+    asked = ("--scale", "smoke", "--answers")
+    assert said in ran(toy, *asked, "--publish", code=2)
     assert not list((toy.root / "data" / "sweeps").rglob("*.csv"))
-    assert said in ran(toy, "--answers")
+    assert said in ran(toy, *asked)
     assert list((toy.build / "sweeps").rglob("lines.csv"))
 
 

@@ -1,0 +1,66 @@
+"""The pipeline's machine at a paper's own size, which takes too long for the pipeline.
+
+It is recorded once, as the default machine of a sweep of that scale:
+
+    harness sweep msdj_tpcc --scale paper --machines 0 --publish
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness import experiments
+from harness.paths import Project
+from harness.runs import claims, code
+from harness.runs.claims import FITTED, _cannot_fail, _unchanged
+from harness.runs.sweeps import kept, tables
+
+SCALE: Final = "paper"
+TITLE: Final = "simulated, the paper's size"
+"""What it is called beside tiers."""
+
+_TIER: Final = "simulated"
+
+
+@dataclass(frozen=True)
+class AtPaperSize:
+    """Claims' values, of those that have one; `is_present`: whether by the code of now."""
+
+    values: Mapping[str, float]
+    is_present: bool
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return TITLE if self.is_present else f"{TITLE}, by an earlier model"
+
+
+def recorded(project: Project, study: str) -> AtPaperSize | None:
+    """What is recorded of a study's default machine; None: nothing, or by other claims."""
+    folder = project.root / "data" / "sweeps" / f"{study}.{SCALE}.sobol"
+    try:
+        _, values, about = tables.read(folder)
+    except (OSError, ValueError):
+        return None
+    if about.get("claims") != kept.claims_digest(claims.load(project)[study].claims):
+        return None
+    now = code.run_of(experiments.find(study), _TIER).digest()
+    found = tables.of_default(values)
+    return AtPaperSize(found, about["code"] == now) if found else None
+
+
+def verdicts(project: Project, study: str) -> tuple[str, dict[str, Any]]:
+    """Its title, and per claim what `claims.published_verdicts` has of a tier."""
+    found = recorded(project, study)
+    if found is None:
+        return "", {}
+    unchanged = _unchanged(project, study)
+    judged: dict[str, Any] = {}
+    for claim in claims.load(project)[study].claims:
+        value = found.values.get(claim.id)
+        each: dict[Hashable, Any] = {"value": value, "verdict": claim.verdict(value)}
+        no_evidence = each["verdict"] == FITTED or _cannot_fail(claim.id, each, unchanged)
+        judged[claim.id] = {**each, "no_evidence": no_evidence}
+    return found.title, judged

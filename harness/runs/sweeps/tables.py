@@ -1,0 +1,25 @@
+"""The files that a sweep has published, read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+
+def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    """What `Sweep.publish` has written there: machines, claims' values, about.json.
+
+    Raises OSError or ValueError where that is not all there.
+    """
+    machines = pd.read_parquet(folder / "machines.parquet")
+    values = pd.read_parquet(folder / "claims.parquet")
+    return machines, values, json.loads((folder / "about.json").read_text())
+
+
+def of_default(values: pd.DataFrame) -> dict[str, float]:
+    """The default machine's values by claim, without those that it has none of."""
+    mine = values[values.machine == 0].dropna()
+    return dict(zip(mine.claim, mine.value.astype(float), strict=True))

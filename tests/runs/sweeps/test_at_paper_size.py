@@ -1,0 +1,143 @@
+"""The pipeline's machine at a paper's own size: a line of its own beside the tiers'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import experiments
+from harness.paths import Project
+from harness.runs import claims, code, evidence, summary
+from harness.runs.made_part import MadePart
+from harness.runs.sweeps import at_paper_size, kept, recorded, unknowns
+
+CLAIMS = """
+msdj_tpcc:
+  title: A paper
+  reference: somebody, 2020
+  relation: SELECT * FROM results WHERE variant = $variant AND $repetition IS NULL
+  claims:
+    - {id: held, place: figure 1, statement: gain, words: about 10, measures: gain,
+       metric: SELECT avg(gain) FROM r, published: "10", expected: [8, 12], why: w}
+    - {id: large, place: figure 2, statement: loss, because: the buffer,
+       metric: SELECT avg(loss) FROM r WHERE unshrunk, published: "9", expected: [8, 12], why: w}
+    - {id: unseen, place: figure 3, statement: time,
+       metric: SELECT avg(time) FROM r, published: "9", expected: [8, 12], why: w}
+"""
+UNKNOWNS = """
+title: A paper
+scale: small
+unknowns:
+  spare:
+    what: spare area
+    sets: {profile pm953.overprovision: "{}"}
+    range: [0.07, 0.28]
+    default: 0.145
+    prior: p
+    excluded: nothing
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """The pipeline's run has one of its claims, and has no evidence for none."""
+    project = Project(tmp_path)
+    folders = (project.published, project.metrics, tmp_path / "docs", tmp_path / unknowns.FOLDER)
+    for folder in folders:
+        folder.mkdir(parents=True)
+    (project.published / "claims.yaml").write_text(CLAIMS)
+    (tmp_path / unknowns.FOLDER / "msdj_tpcc.yaml").write_text(UNKNOWNS)
+    judged = {
+        "held": {"value": 10.0, "verdict": claims.REPRODUCED},
+        "large": {"value": None, "verdict": claims.NOT_JUDGED},
+        "unseen": {"value": None, "verdict": claims.NOT_JUDGED},
+    }
+    (project.metrics / "msdj_tpcc.simulated.json").write_text(json.dumps(judged))
+    for page in (project.validation, project.readme):
+        part = MadePart(page, evidence.COMMAND)
+        page.write_text(f"before\n{part.begin}old\n{part.end}after\n")
+    project.params.write_text("pipeline: {simulated: {msdj_tpcc: 40_msdj_tpcc}}\n")
+    claims.load_fresh()
+    return project
+
+
+def record(project: Project, scale: str, held: float, **about: str) -> Path:
+    """A sweep's record of the default machine alone."""
+    folder = project.root / "data" / "sweeps" / f"msdj_tpcc.{scale}.sobol"
+    folder.mkdir(parents=True)
+    machines = [{"machine": 0, "spare": 0.145, "state": "finished", "reason": "", "points": "p"}]
+    pd.DataFrame(machines).to_parquet(folder / "machines.parquet")
+    values = {"held": held, "large": -34.0, "unseen": float("nan")}
+    rows = [{"machine": 0, "claim": name, "value": value} for name, value in values.items()]
+    pd.DataFrame(rows).to_parquet(folder / "claims.parquet")
+    facts = {
+        "claims": kept.claims_digest(claims.load(project)["msdj_tpcc"].claims),
+        "code": code.run_of(experiments.find("msdj_tpcc"), "simulated").digest(),
+        "unknowns": unknowns.load(project, "msdj_tpcc").digest,
+        "design": "sobol",
+        "scale": scale,
+    }
+    (folder / "about.json").write_text(json.dumps({**facts, **about}))
+    return folder
+
+
+def test_a_claim_that_only_the_paper_s_size_answers_is_judged_there(project: Project) -> None:
+    record(project, "paper", 9.0)
+    title, verdicts = at_paper_size.verdicts(project, "msdj_tpcc")
+    assert title == "simulated, the paper's size"
+    assert {name: each["verdict"] for name, each in verdicts.items()} == {
+        "held": claims.REPRODUCED,
+        "large": claims.NOT_REPRODUCED,
+        "unseen": claims.NOT_JUDGED,
+    }
+    of_pipeline, at_size = summary.lines(project)
+    assert (of_pipeline.tier, of_pipeline.reproduced) == ("simulated", "1 of 1")
+    assert (at_size.tier, at_size.reproduced) == (title, "1 of 2")
+    assert of_pipeline.section == at_size.section == "msdj_tpcc-simulated"
+    text = evidence.text_of(project)
+    assert f"| simulated | {title} | could fail |" in text
+    assert "| not judged | -34, not reproduced |" in text
+    assert f"({title} -34, not reproduced): the buffer" in text
+
+    summary.write_counts(project)
+    counted = [path.name for path in (project.metrics / "verdicts").iterdir()]
+    assert counted == ["msdj_tpcc.simulated.json"]
+
+
+def test_one_that_no_wrong_result_would_change_is_no_evidence_there_either(
+    project: Project,
+) -> None:
+    record(project, "paper", 9.0)
+    known = {"msdj_tpcc": {"of": "", "tier": "simulated", "changed_by": {"held": "", "large": ""}}}
+    claims.could_fail_record(project).write_text(json.dumps(known))
+    _, verdicts = at_paper_size.verdicts(project, "msdj_tpcc")
+    assert [name for name, each in verdicts.items() if each["no_evidence"]] == ["held"]
+
+
+def test_an_earlier_model_s_record_says_so_and_other_claims_is_none(project: Project) -> None:
+    folder = record(project, "paper", 9.0, code="of before")
+    title, _ = at_paper_size.verdicts(project, "msdj_tpcc")
+    assert title == "simulated, the paper's size, by an earlier model"
+    about = json.loads((folder / "about.json").read_text())
+    (folder / "about.json").write_text(json.dumps({**about, "claims": "others"}))
+    assert at_paper_size.recorded(project, "msdj_tpcc") is None
+    assert at_paper_size.verdicts(project, "msdj_tpcc") == ("", {})
+    assert [line.tier for line in summary.lines(project)] == ["simulated"]
+
+
+def test_a_sample_s_scale_is_asked_at_the_paper_s_size_where_that_is_known(
+    project: Project,
+) -> None:
+    small = record(project, "small", 9.0)
+    beside_pipeline = recorded.read(project, "msdj_tpcc", small)
+    assert beside_pipeline.larger == {"held": 10.0}
+    assert beside_pipeline.of_another_scale == []
+
+    whole = recorded.read(project, "msdj_tpcc", record(project, "paper", 13.0))
+    assert whole.larger == {}
+    beside_whole = recorded.read(project, "msdj_tpcc", small)
+    assert beside_whole.larger == {"held": 13.0, "large": -34.0}
+    assert beside_whole.of_another_scale == ["held"]
