@@ -67,10 +67,14 @@ def test_blocks_for_total_effects_differ_in_single_unknowns() -> None:
             assert each == a | {name: b[name]}
 
 
-@pytest.mark.parametrize("count", [0, -1, 1 << 30])
+@pytest.mark.parametrize("count", [-1, 1 << 30])
 def test_impossible_counts(count: int) -> None:
     with pytest.raises(BadParameter):
         samples.sobol(KNOWN, count)
+
+
+def test_the_default_machine_alone() -> None:
+    assert samples.sobol(KNOWN, 0) == [KNOWN.default]
 
 
 def test_less_than_a_block() -> None:
