@@ -100,11 +100,14 @@ def lines(recorded: Recorded) -> pd.DataFrame:
 
 def _line(share: pd.Series, found: str, on: list[str]) -> str:
     if found == NOT_JUDGED:
-        return "not judged: the points or the scale that it needs are not in this sweep"
+        why = f"{found}: the points or the scale that it needs are not in this sweep"
+        if pd.isna(share.larger_value):
+            return why
+        return f"{why}; on the default machine {share.larger_value:.4g} {share.at_larger}"
     if found == ANOTHER_SCALE:
         return (
-            f"{found}: on the default machine {share.default_value:.3g} here, "
-            f"{share.larger_value:.3g} {share.at_larger}, on another side of the claim's bounds"
+            f"{found}: on the default machine {share.default_value:.4g} here, "
+            f"{share.larger_value:.4g} {share.at_larger}, on another side of the claim's bounds"
         )
     if not share.holds:
         most = _percent(share.highest_ratio)

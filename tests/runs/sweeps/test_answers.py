@@ -121,8 +121,9 @@ def test_what_the_scale_decides_says_nothing_of_machines() -> None:
         "other": (lambda a, b, c: a, 0, 0.6),
         "unknown": (lambda a, b, c: a, 0, 0.6),
         "beyond": (lambda a, b, c: a + 2, 0.6, 0.8),
+        "unseen": (lambda a, b, c: float("nan"), 0, 1),
     }
-    larger = {"same": 0.2, "other": 13.9, "beyond": 0.1}
+    larger = {"same": 0.2, "other": 13.9, "beyond": 0.1, "unseen": -0.33214}
     here = replace(swept(formulas), larger=larger, at_larger="at the paper's size")
     lines = answers.lines(here).set_index("claim")
     assert lines.verdict["same"] == lines.verdict["unknown"] == answers.FRAGILE
@@ -130,6 +131,8 @@ def test_what_the_scale_decides_says_nothing_of_machines() -> None:
     # Above the range here and below it there: no machine is in it, and the scale makes that.
     assert lines.verdict["beyond"] == answers.ANOTHER_SCALE
     assert "0.5 here, 13.9 at the paper's size" in lines.line["other"]
+    assert lines.verdict["unseen"] == answers.NOT_JUDGED
+    assert lines.line["unseen"].endswith("on the default machine -0.3321 at the paper's size")
     assert here.judged == ["same", "unknown"]
 
 
