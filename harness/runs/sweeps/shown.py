@@ -195,13 +195,19 @@ def _image(figure: Figure) -> Image:
 
 @lru_cache(maxsize=4)
 def _every(project: Project) -> dict[str, Recorded | str]:
-    """All recorded sweeps by name; of one that cannot be read, why."""
+    """All recorded samples by name; of one that cannot be read, why.
+
+    The default machine alone, at a paper's size, is no sample (`at_paper_size`).
+    """
     every: dict[str, Recorded | str] = {}
     for name, folder in records.found(project).items():
         try:
-            every[name] = records.read(project, name.partition(".")[0], folder)
+            found = records.read(project, name.partition(".")[0], folder)
         except HarnessError as error:
             every[name] = str(error)
+        else:
+            if found.about["machines"] > 1:
+                every[name] = found
     return every
 
 

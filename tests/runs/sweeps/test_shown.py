@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import pandas as pd
 import pytest
+from conftest import REPOSITORY
 from IPython.display import Image
 from test_answers import KNOWN, swept
 
@@ -48,6 +49,13 @@ def test_each_part_shows_something(here: Project) -> None:
     assert not sweep.left_out().empty
     assert isinstance(sweep.exclusions(), pd.DataFrame)
     assert shown.summary(here).loc["toy.smoke.sobol", "finished"] == 128
+
+
+def test_the_default_machine_alone_is_no_sample() -> None:
+    project = Project(REPOSITORY)
+    assert "msdj_tpcc.paper.sobol" in recorded.found(project)
+    assert shown.summary(project).index.str.startswith("msdj_tpcc.small.").any()
+    assert not shown.summary(project).index.str.startswith("msdj_tpcc.paper.").any()
 
 
 def test_nothing_recorded_says_what_makes_it(tmp_path: Path) -> None:
