@@ -25,7 +25,6 @@ using testing_host::SerialSpeed;
 
 constexpr Bytes kBlock = 8_KiB;
 constexpr Nanos kLong{1'000'000'000'000};  // after which the device has nothing to do
-constexpr std::int64_t kPerRequest = 64;   // blocks: the host's largest request
 
 // 1024 blocks of memory, a file a piece on the device. Write-back begins at once, and leaves
 // nothing or one block.
