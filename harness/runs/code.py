@@ -23,7 +23,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from harness import experiments, tiers
+import harness
+from harness import _core, experiments, tiers
+from harness.errors import HarnessError
 from harness.experiments.base import Experiment
 from harness.paths import Project
 from harness.system import core_sources
@@ -37,6 +39,26 @@ _SHOWN: Final = ("harness.runs.session", "harness.runs.journal", "harness.lab")
 _LISTED: Final = "list_profiles"
 _NAME: Final = re.compile(r"\w+(\.\w+)+")
 _NOT_DATA: Final = (".py", ".pyi", ".so", ".md", "")
+
+
+_CORE: Final = Path(_core.__file__)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Of a file's content, as far as that is cheap to ask; of none, of nothing."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+_AT_BEGIN: Final = {
+    path: _state(path)
+    for path in (*Path(harness.__file__).parent.rglob("*.*"), _CORE)
+    if "__pycache__" not in path.parts
+}
+"""The package's files when this process imported it."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +88,24 @@ def shown_of(experiment: Experiment) -> Reached:
     made = reached([f"{own}.figures", experiment.parameters.__module__, *_JUDGED])
     shown = {name: path for name in (own, *_SHOWN) if (path := _file(name)) is not None}
     return Reached({**made.files, **shown}, made.core, made.words)
+
+
+def check_unchanged(reached: Reached) -> None:
+    """Raises HarnessError if one of these files is not as it was when this process began.
+
+    What it runs is what it has imported, and what it starts is what there is: a result of either
+    would go under the other's digest.
+    """
+    changed = [
+        path.name
+        for path in (*reached.files.values(), _CORE)
+        if path in _AT_BEGIN and _AT_BEGIN[path] != _state(path)
+    ]
+    if changed:
+        raise HarnessError(
+            f"{', '.join(sorted(changed)[:3])}: changed since this process began, so that nobody "
+            "could say which code a result is of: start it again (a notebook: restart its kernel)"
+        )
 
 
 def publish(project: Project) -> None:

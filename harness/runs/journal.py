@@ -1,7 +1,8 @@
 """The journal: every finished point, durably, so that nothing that has finished runs again.
 
 One line of JSON per point, appended and synced; a line that was cut short by a crash is recognised
-by its checksum and dropped. A trace is written beside the journal before the line that names it.
+by its checksum and dropped. Traces are written beside the journal before the line that names them,
+under its key: the same point under other code, another profile or drive has others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,12 +25,15 @@ from numpy.typing import NDArray
 
 from harness.system.files import told, write_atomically
 
-_PLAIN: Final = ("key", "point", "values", "metrics", "series", "trace", "about")
+_PLAIN: Final = ("key", "point", "values", "metrics", "series", "trace", "block_trace", "about")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished point. `about` says when, where and in how many seconds it was run."""
+    """A finished point. `about` says when, where and in how many seconds it was run.
+
+    `trace`, `block_trace`: whether its own requests, and the kernel's block requests, are recorded.
+    """
 
     key: str
     point: str
@@ -37,6 +42,7 @@ class Entry:
     series: Mapping[str, list[float]]
     trace: bool
     about: Mapping[str, Any]
+    block_trace: bool = False
 
     def is_sound(self) -> bool:
         """Whether every field is of its kind: what was read from a file may be anything."""
@@ -45,6 +51,7 @@ class Entry:
             isinstance(self.key, str)
             and isinstance(self.point, str)
             and isinstance(self.trace, bool)
+            and isinstance(self.block_trace, bool)
             and all(isinstance(each, dict) for each in mappings)
         )
 
@@ -86,36 +93,50 @@ class Journal:
             yield
 
     def entries(self) -> dict[str, Entry]:
-        """Finished points by key. A damaged line, one of another version, or one whose trace is
-        gone, does not count.
+        """Finished points by key. A damaged line, one of another version, or one of whose traces
+        one is gone, does not count.
         """
         if not self._file.is_file():
             return {}
         lines = self._file.read_text(encoding="utf-8", errors="replace").splitlines()
         found = (_parse(line) for line in lines)
-        return {
-            e.key: e for e in found if e and (not e.trace or self.trace_path(e.point).is_file())
-        }
+        return {e.key: e for e in found if e and all(p.is_file() for p in self.traces(e).values())}
 
     def append(self, entry: Entry, trace: Mapping[str, NDArray[np.generic]]) -> None:
         """Records a point: its trace first, then the line that makes it count."""
         with told(self._folder):
             if trace:
-                _write_trace(self.trace_path(entry.point), trace)
+                _write_trace(self.trace_path(entry.key), trace)
             self._append_line(_format(entry))
 
-    def trace_path(self, point: str) -> Path:
-        """Where a point's trace lies."""
-        return self._folder / f"{point}.parquet"
+    def trace_path(self, key: str) -> Path:
+        """Where a finished point's trace lies."""
+        return self._folder / f"{key}.parquet"
 
-    def block_trace_path(self, point: str) -> Path:
-        """Where the kernel's block requests of a point lie, if they were recorded."""
-        return self._folder / f"{point}.block.parquet"
+    def block_trace_path(self, key: str) -> Path:
+        """Where the kernel's block requests of a finished point lie."""
+        return self._folder / f"{key}.block.parquet"
 
-    def keep_block_trace(self, point: str, recorded: Path) -> None:
-        """Takes a recorded file over, before the line that makes the point count."""
+    def traces(self, entry: Entry) -> dict[str, Path]:
+        """Those that a finished point has, by what they are called where it is published."""
+        found = {}
+        if entry.trace:
+            found[f"{entry.point}.parquet"] = self.trace_path(entry.key)
+        if entry.block_trace:
+            found[f"{entry.point}.block.parquet"] = self.block_trace_path(entry.key)
+        return found
+
+    def keep_block_trace(self, key: str, recorded: Path) -> None:
+        """Takes a recorded file over, before the line that makes the point count.
+
+        It may lie on another file system.
+        """
+        part = self._folder / f".{key}.block.part"
         with told(self._folder):
-            recorded.rename(self.block_trace_path(point))
+            shutil.move(recorded, part)
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            part.replace(self.block_trace_path(key))
 
     def _append_line(self, line: str) -> None:
         with self._file.open("a+b") as file:

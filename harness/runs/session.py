@@ -155,6 +155,7 @@ class Session:
         if not self.points:
             name = self.experiment.name
             raise BadParameter(f"{name}, {self.stamp}: these parameters leave no point to be run")
+        code.check_unchanged(self._reached)
         self.reserve()
         with self._alone():
             finished = self._journal.entries()
@@ -298,14 +299,19 @@ class Session:
 
     def _publish_traces(self, results: Results, folder: Path, files: Publication) -> None:
         files.empty(folder)
+        finished = self._journal.entries()
         for point in results.table.get("point", []):
-            for source in (self._journal.trace_path(point), self._journal.block_trace_path(point)):
-                if source.is_file():
-                    files.copy(source, folder / source.name)
+            for name, source in self._journal.traces(finished[self._keys[point]]).items():
+                files.copy(source, folder / name)
 
     def _trace(self, point: str) -> pd.DataFrame | None:
-        path = self._journal.trace_path(point)
+        path = self._journal.trace_path(self._keys[point])
         return pd.read_parquet(path) if path.is_file() else None
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        """Of this session's points, by their ids."""
+        return {point.id: self._key(point) for point in self.points}
 
     def _run_all(self, waiting: Sequence[Point], progress: tqdm[Any]) -> None:
         with _noted_interrupt() as interrupted, ThreadPoolExecutor(self.bench.parallel) as pool:
@@ -353,8 +359,9 @@ class Session:
             **({"why_tier": self.why_tier} if self.why_tier else {}),
             **measured.about,
         }
+        code.check_unchanged(self._reached)
         if measured.block_trace is not None:
-            self._journal.keep_block_trace(point.id, measured.block_trace)
+            self._journal.keep_block_trace(self._key(point), measured.block_trace)
         self._journal.append(self._entry(point, measured, about), measured.trace)
 
     def _measured(self, batch: Sequence[Point]) -> Iterator[tuple[Point, Measurement]]:
@@ -384,6 +391,7 @@ class Session:
             metrics={**measured.metrics, **measured.remarks, **self.bench.remarks},
             series=measured.series,  # type: ignore[arg-type]
             trace=bool(measured.trace),
+            block_trace=measured.block_trace is not None,
             about=about,
         )
 
@@ -422,7 +430,11 @@ class Session:
     @cached_property
     def _code(self) -> str:
         """Digest of all the code that a point's result passes through."""
-        return code.run_of(self.experiment, self.bench.tier).digest()
+        return self._reached.digest()
+
+    @cached_property
+    def _reached(self) -> code.Reached:
+        return code.run_of(self.experiment, self.bench.tier)
 
     def _progress(self, already: int) -> tqdm[Any]:
         return tqdm(

@@ -6,10 +6,11 @@ import json
 import os
 import threading
 import zlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +73,37 @@ def test_a_point_without_its_trace_does_not_count(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append(entry("a", trace=True), {"lba": np.arange(5), "op": np.zeros(5, np.uint8)})
     assert set(journal.entries()) == {"a"}
-    journal.trace_path("p-a").unlink()
+    journal.trace_path("a").unlink()
+    assert journal.entries() == {}
+
+
+def test_a_point_run_again_with_other_code_leaves_the_first_its_trace(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    of_one_point = [replace(entry(key, trace=True), point="p") for key in "ab"]
+    for number, each in enumerate(of_one_point):
+        journal.append(each, {"lba": np.full(3, number)})
+    read = {
+        key: pq.read_table(path).column("lba").to_pylist()
+        for key, found in journal.entries().items()
+        for name, path in journal.traces(found).items()
+        if name == "p.parquet"
+    }
+    assert read == {"a": [0, 0, 0], "b": [1, 1, 1]}
+
+
+def test_block_requests_are_taken_over_from_another_file_system(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.check_writable()
+    recorded = Path("/dev/shm") / f"flashlab-{os.getpid()}.parquet"
+    if not recorded.parent.is_dir() or recorded.parent.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no second file system")
+    recorded.write_bytes(b"rows")
+    journal.keep_block_trace("a", recorded)
+    assert not recorded.exists()
+    assert journal.entries() == {}  # nothing counts before its line
+    journal.append(replace(entry("a"), block_trace=True), {})
+    assert [p.read_bytes() for p in journal.traces(journal.entries()["a"]).values()] == [b"rows"]
+    journal.block_trace_path("a").unlink()
     assert journal.entries() == {}
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from harness.errors import HarnessError
 from harness.paths import Project
+from harness.runs import code
 from harness.runs.session import Options, open_session
 
 SETTINGS = {
@@ -63,6 +64,48 @@ def test_an_interrupted_run_publishes_the_same_bytes(
         session.run()
         session.publish()
     assert published(checkout) == whole
+
+
+def test_a_run_with_another_profile_between_leaves_the_traces_of_this_one(
+    checkout: Project,
+) -> None:
+    found = []
+    for rate in ("", "100 MB/s", ""):
+        changed = {"outer_rate": rate} if rate else {}
+        with open_session(
+            checkout, "grace_hash_join", "simulated", options(overrides=changed)
+        ) as session:
+            session.run()
+            session.publish()
+            place = session.place.traces
+        found.append({path.name: path.read_bytes() for path in place.glob("*.parquet")})
+    first, between, again = found
+    assert first.keys() == between.keys()
+    assert first == again != between
+
+
+def test_a_process_whose_code_has_changed_on_the_disk_records_nothing(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first point, and after one that ran meanwhile."""
+    with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+        reached = code.run_of(session.experiment, "simulated").files.values()
+        [module] = [path for path in reached if path.match("grace_hash_join/run.py")]
+        then = code._AT_BEGIN[module]
+        monkeypatch.setitem(code._AT_BEGIN, module, (1, 1))
+        with pytest.raises(HarnessError, match=r"run\.py: changed since this process began"):
+            session.run()
+        monkeypatch.setitem(code._AT_BEGIN, module, then)
+        run_batch = session.experiment.run_batch
+
+        def edited(*arguments: Any) -> Iterator[Any]:
+            monkeypatch.setitem(code._AT_BEGIN, module, (1, 1))
+            yield from run_batch(*arguments)
+
+        monkeypatch.setattr(session.experiment, "run_batch", edited)
+        with pytest.raises(HarnessError, match="changed since this process began"):
+            session.run()
+        assert session.results.table.empty
 
 
 def test_workers_do_not_change_the_bytes(checkout: Project) -> None:

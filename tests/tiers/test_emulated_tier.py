@@ -60,12 +60,15 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
     # Times depend on what else this machine does: only what no noise explains is a failure.
     assert (compared.elapsed_s_ratio.between(0.5, 3.0)).all()
     journal = Journal(checkout.journal / "grace_hash_join" / "emulated")
-    traced = [p for p in table.point if journal.block_trace_path(p).is_file()]
-    for point in traced:
-        origin = trace_file.check_file(journal.block_trace_path(point))
-        assert origin
+    traced = {
+        e.point: journal.block_trace_path(e.key)
+        for e in journal.entries().values()
+        if e.block_trace
+    }
+    for point, path in traced.items():
+        assert trace_file.check_file(path)
         row = table[table.point == point].iloc[0]
-        trace = pd.read_parquet(journal.block_trace_path(point))
+        trace = pd.read_parquet(path)
         assert (trace.op == "read").sum() == row.device_read_ios
         assert (trace.op == "write").sum() == row.device_write_ios
         assert (published / f"{point}.block.parquet").is_file()
