@@ -452,8 +452,11 @@ class Device:
 
 
 def waf_of(counters: Mapping[str, int]) -> float:
-    """Bytes programmed per byte that the host wrote (coalesced ones count as written); NaN if 0."""
-    written = counters.get("nand_host_bytes", 0) + counters.get("coalesced_bytes", 0)
+    """Bytes programmed per byte that the host wrote; NaN if it wrote none.
+
+    A write of less than a unit of the drive's map counts with its bytes, not with the unit.
+    """
+    written = counters["write_bytes"]
     return counters["nand_write_bytes"] / written if written else float("nan")
 
 

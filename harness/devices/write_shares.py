@@ -144,24 +144,25 @@ class Sampler:
 def series(samples: Sequence[Writes]) -> dict[str, list[Any]]:
     """Samples as a measurement's series, everything since the first sample.
 
-    `waf_time_s` (the drive's own time), `waf_written_bytes` (by the host, in units of the map),
-    `waf_programmed_bytes`, `waf_ratio` (of both); and for each range that the last sample names
-    `waf_NAME_written_bytes`, `waf_NAME_programmed_bytes`, `waf_NAME_ratio`, without what was moved
-    out of an SLC cache, which belongs to nobody. A ratio is NaN while nothing was written.
+    `waf_time_s` (the drive's own time), `waf_written_bytes` (by the host), `waf_programmed_bytes`,
+    `waf_ratio` (of both); and for each range that the last sample names `waf_NAME_written_bytes`
+    (in whole units of the map: a range's bytes nobody counts), `waf_NAME_programmed_bytes`,
+    `waf_NAME_ratio`, without what was moved out of an SLC cache, which belongs to nobody. A ratio
+    is NaN while nothing was written.
     """
     if not samples:
         return {}
     first = samples[0]
     grown = [since(sample.shares, first.shares) for sample in samples]
     programmed = [_change(first, sample, "nand_write_bytes") for sample in samples]
-    whole = [sum(shares.values(), Share()) for shares in grown]
+    written = [_change(first, sample, "write_bytes") for sample in samples]
     found: dict[str, list[Any]] = {
         "waf_time_s": [(sample.time_ns - first.time_ns) / 1e9 for sample in samples],
-        "waf_written_bytes": [share.written_bytes for share in whole],
+        "waf_written_bytes": written,
         "waf_programmed_bytes": programmed,
         "waf_ratio": [
-            bytes_ / share.written_bytes if share.written_bytes else float("nan")
-            for bytes_, share in zip(programmed, whole, strict=True)
+            on_flash / by_host if by_host else float("nan")
+            for on_flash, by_host in zip(programmed, written, strict=True)
         ],
     }
     for name in samples[-1].shares:

@@ -42,8 +42,19 @@ def test_what_a_baseline_knew_is_taken_off_once() -> None:
 
 def sample(time_ns: int, journal: Share, rest: Share, folded: int = 0) -> Writes:
     programmed = journal.programmed_bytes + rest.programmed_bytes + folded
-    counters = {"nand_write_bytes": programmed}
+    written = journal.written_bytes + rest.written_bytes
+    counters = {"nand_write_bytes": programmed, "write_bytes": written}
     return Writes(time_ns, counters, {"journal": journal, REST: rest})
+
+
+def test_a_part_of_a_unit_is_written_with_its_bytes() -> None:
+    def at(time_ns: int, unit: int, programmed: int, written: int) -> Writes:
+        counters = {"nand_write_bytes": programmed, "write_bytes": written}
+        return Writes(time_ns, counters, {REST: Share(unit)})
+
+    found = series([at(0, 0, 0, 0), at(1, 16_384, 16_384, 4096)])
+    assert found["waf_written_bytes"] == [0, 4096]
+    assert found["waf_ratio"][1] == 4.0
 
 
 def test_a_series_counts_from_its_first_sample() -> None:

@@ -34,6 +34,11 @@ from harness.tiers.simulated import TRACE_ROWS
 
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 _PARTS: Final = ("command", "buffer", "map")
+_FIRMWARE: Final = (
+    "firmware_command_ns",
+    *(f"firmware_trim_{part}_ns" for part in (*_PARTS, "list")),
+)
+"""What keeps the firmware busy; its other counters say when, of the same time."""
 _LONG_S: Final = 100.0  # until whatever was put off is done
 # The whole drive takes seconds to fill. A small one behaves like it as long as a die has many
 # blocks beside the open ones; so blocks shrink, too.
@@ -236,7 +241,7 @@ def _tails(v: TailsCell, make: _Make) -> Measurement:
         interval_s=unit / v.trim_rate_bytes_per_s,
     )
     run = drive.run(reads, writes, trims, rows=True)
-    busy = sum(value for name, value in run.counters.items() if name.startswith("firmware_"))
+    busy = sum(run.counters.get(name, 0) for name in _FIRMWARE)
     later = _later_us(drive)
     return Measurement(
         {
