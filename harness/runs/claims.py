@@ -16,15 +16,15 @@ from typing import Any, Final
 import duckdb
 import numpy as np
 import pandas as pd
-import pyarrow
 import scipy
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from harness.errors import BadClaim, UnknownName
 from harness.experiments.base import Results
-from harness.experiments.stands_for import as_roles
 from harness.paths import Project
+from harness.runs import queries
+from harness.runs.queries import Queries
 from harness.system.documents import read_yaml
 
 REPRODUCED: Final = "reproduced"
@@ -47,9 +47,8 @@ SHARE: Final = "share"
 _WITHOUT_A_MODEL: Final = ("hardware",)
 """Tiers on which no model has a part in the result."""
 
-_REPEATED: Final = "repetition_"
-_TIMES: Final = "_time_s"
-BASE: Final = "paper"  # the variant in which nothing is varied
+BASE: Final = queries.BASE
+"""The variant in which nothing is varied."""
 
 
 class _Strict(BaseModel):
@@ -64,7 +63,8 @@ class Claim(_Strict):
     `direction`. `figure` names the figure of ours that shows it. `published` is what the paper
     printed, `words` what it says of it, short, and `measures` what the metric takes for that.
     `unit`: "ratio" has none, a "share" is shown in per cent. A bound may be infinite.
-    `fitted`: a fit of the models has seen the number, which is then no evidence where they run.
+    `fitted`: a fit of the models, or whoever chose among them, has seen the number: coming out is
+    then no evidence where they run, and failing to is.
     `because`: why a result is not the paper's, as far as it is known. `condition`: what a verdict
     holds under, and is said with.
     `needs`: the points and the scale without which it is not judged, in words.
@@ -100,13 +100,16 @@ class Claim(_Strict):
         return self.model_copy(update={"fitted": False}) if tier in _WITHOUT_A_MODEL else self
 
     def verdict(self, value: float | None, repetitions: Sequence[float] = ()) -> str:
-        """What a value says of the claim, and what it is in each repetition; None: not run."""
+        """What a value says of the claim, and what it is in each repetition; None: not run.
+
+        One that a fit has seen and that is missed all the same has failed like any other.
+        """
         if value is None:
             return NOT_JUDGED
-        if self.fitted:
-            return FITTED
         one_is_enough = self.expected == (0, 0) and value > 0  # what never happens has happened
         sides = {_side(each, self.expected) for each in (value, *_interval(repetitions))}
+        if self.fitted and 0 in sides:
+            return FITTED
         if len(sides) > 1 and not one_is_enough:
             return UNDECIDED
         if _is_in(value, self.expected):
@@ -238,8 +241,8 @@ def _load(path: Path) -> dict[str, Paper]:
 
 
 def could_fail(project: Project) -> dict[str, Any]:
-    """What `mutations` found, by paper: `changed_by` (per claim a change of the results that
-    changes its verdict, or nothing), of which tier, and `of`, a digest of what was asked.
+    """What `mutations` found, by paper and tier: `changed_by` (per claim a change of the results
+    that changes its verdict, or nothing), and `of`, a digest of what was asked.
     """
     path = could_fail_record(project)
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
@@ -257,21 +260,21 @@ def published_verdicts(project: Project, experiment: str, tier: str) -> dict[str
     """
     path = project.metrics / f"{experiment}.{tier}.json"
     found = json.loads(path.read_text()) if path.is_file() else {}
-    unchanged = _unchanged(project, experiment)
+    never = unchanged(project, experiment, tier)
     for name, each in found.items():
-        each["no_evidence"] = each["verdict"] == FITTED or _cannot_fail(name, each, unchanged)
+        each["no_evidence"] = each["verdict"] == FITTED or cannot_fail(name, each, never)
     return found if any(each["value"] is not None for each in found.values()) else {}
 
 
-def _unchanged(project: Project, experiment: str) -> Collection[str]:
-    """Claims whose verdict no change of the results was found to change."""
-    changes = could_fail(project).get(experiment, {}).get("changed_by", {})
+def unchanged(project: Project, experiment: str, tier: str) -> Collection[str]:
+    """Claims whose verdict no change of that tier's results was found to change."""
+    changes = could_fail(project).get(experiment, {}).get(tier, {}).get("changed_by", {})
     return {name for name, change in changes.items() if change == ""}
 
 
-def _cannot_fail(name: str, judged: Mapping[Hashable, Any], unchanged: Collection[str]) -> bool:
-    """Whether a claim is reproduced, and would be with any wrong result."""
-    return judged["verdict"] == REPRODUCED and name in unchanged
+def cannot_fail(name: str, judged: Mapping[Hashable, Any], never: Collection[str]) -> bool:
+    """Whether a claim is reproduced, and would be with any wrong result (`never`: `unchanged`)."""
+    return judged["verdict"] == REPRODUCED and name in never
 
 
 def load_fresh() -> None:
@@ -315,10 +318,10 @@ def _verdicts(
     paper = _paper(project, experiment)
     wanted = [claim.on(judge.tier) for claim in paper.claims if only is None or claim.id in only]
     rows = pd.DataFrame([_row(claim, judge) for claim in wanted])
-    unchanged = _unchanged(project, experiment)
+    never = unchanged(project, experiment, judge.tier)
     found = zip(wanted, rows.to_dict("records"), strict=True)
-    cannot_fail = [_cannot_fail(claim.id, row, unchanged) for claim, row in found]
-    return rows.assign(cannot_fail=pd.Series(cannot_fail, dtype=bool))
+    vain = [cannot_fail(claim.id, row, never) for claim, row in found]
+    return rows.assign(cannot_fail=pd.Series(vain, dtype=bool))
 
 
 def _variants(project: Project, experiment: str, judge: Judge) -> pd.DataFrame:
@@ -329,79 +332,19 @@ def _variants(project: Project, experiment: str, judge: Judge) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _check_one_scale(experiment: str, results: Results) -> None:
-    """Raises BadClaim for points of several scales: what is true of one may not be of another."""
-    said = set(results.table.scale) if "scale" in results.table else set()
-    if len(said) > 1:
-        raise BadClaim(
-            f"{experiment}, tier {results.tier}: results of several scales are not judged together "
-            f"({', '.join(sorted(map(str, said)))}): run it again at one of them"
-        )
-
-
-class Judge:
-    """Metrics over results, one database for all of them.
+class Judge(Queries):
+    """The metrics of a paper's claims over results.
 
     Beside the results they may read `published`, the paper's numbers that are on file.
     """
 
     def __init__(self, project: Project, experiment: str, results: Results) -> None:
-        self._paper = _paper(project, experiment)
         numbers = project.published / f"{experiment}.csv"
-        self._published = pd.read_csv(numbers) if numbers.is_file() else pd.DataFrame()
-        self._results = results
-        _check_one_scale(experiment, results)
-
-    def __enter__(self) -> Judge:
-        self._db = duckdb.connect()
-        if not self._published.empty:
-            self._db.register("published", self._published)
-        self._show_series()
-        self._show_table()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._db.close()
-
-    @property
-    def tier(self) -> str:
-        """Where the run that is judged was made."""
-        return self._results.tier
-
-    @property
-    def scale(self) -> str:
-        """How large the run was that is judged."""
-        return self._results.scale
-
-    def turn_to(self, results: Results) -> None:
-        """From here on, metrics over these; quick if their series are those from before."""
-        before, self._results = self._results, results
-        if results.series is not before.series:
-            self._show_series()
-        self._show_table()
-
-    def _show_table(self) -> None:
-        self._relations: dict[tuple[str, int | None], pyarrow.Table] = {}
-        self._values: dict[tuple[str, str, int | None], float | None] = {}
-        self._table = as_roles(self._results.table)
-        if not self._table.empty:
-            self._db.register("results", self._table)
-
-    def _show_series(self) -> None:
-        if not self._results.table.empty:
-            self._db.register("repetitions", _repetitions(self._results))
-            self._db.register("samples", _samples(self._results))
-
-    @property
-    def variants(self) -> list[str]:
-        """Variants that there are results of."""
-        return list(self._table.variant.unique()) if "variant" in self._table else []
-
-    @property
-    def repetitions(self) -> list[int]:
-        """Repetitions that there are results of."""
-        table = self._table
-        return sorted(table.repetition.unique().tolist()) if "repetition" in table else []
+        published = pd.read_csv(numbers) if numbers.is_file() else pd.DataFrame()
+        try:
+            super().__init__(_paper(project, experiment).relation, published, results)
+        except ValueError as error:
+            raise BadClaim(f"{experiment}, tier {results.tier}: {error}") from error
 
     def repeated(self, claim: Claim) -> list[float]:
         """The claim's metric in each repetition that has the points that it needs."""
@@ -410,28 +353,10 @@ class Judge:
 
     def value(self, claim: Claim, variant: str, repetition: int | None) -> float | None:
         """The claim's metric; None if the points that it needs were not run."""
-        key = (claim.id, variant, repetition)
-        if key not in self._values:
-            self._values[key] = None if self._table.empty else self._asked(claim, *key[1:])
-        return self._values[key]
-
-    def _asked(self, claim: Claim, variant: str, repetition: int | None) -> float | None:
         try:
-            self._db.register("r", self._relation(variant, repetition))
-            found = self._db.execute(claim.metric).fetchall()
+            return self.ask(claim.metric, variant, repetition)
         except duckdb.Error as error:
             raise BadClaim(f"claim {claim.id}: {' '.join(str(error).split())}") from error
-        value = found[0][0] if found else None
-        return None if value is None or pd.isna(value) else float(value)
-
-    def _relation(self, variant: str, repetition: int | None) -> pyarrow.Table:
-        key = (variant, repetition)
-        if key not in self._relations:
-            parameters = {"variant": variant, "repetition": repetition}
-            self._relations[key] = self._db.sql(
-                self._paper.relation, params=parameters
-            ).to_arrow_table()
-        return self._relations[key]
 
 
 def count(verdicts: pd.DataFrame) -> str:
@@ -500,37 +425,6 @@ def metrics(verdicts: pd.DataFrame) -> str:
         for row in verdicts.itertuples()
     }
     return json.dumps(found, indent=1) + "\n"
-
-
-def _repetitions(results: Results) -> pd.DataFrame:
-    """A row per point and repetition: point, number (from 0), and the series `repetition_...`."""
-    frames = [pd.DataFrame({"point": pd.Series(dtype=str), "number": pd.Series(dtype=int)})]
-    for point, series in results.series.items():
-        own = {
-            name.removeprefix(_REPEATED): values
-            for name, values in series.items()
-            if name.startswith(_REPEATED)
-        }
-        if own:
-            frame = pd.DataFrame(own)
-            frames.append(frame.assign(point=point, number=range(len(frame))))
-    return pd.concat(frames[1:] or frames)
-
-
-def _samples(results: Results) -> pd.DataFrame:
-    """A row per point and moment: point, number (from 0), and the series that have times."""
-    frames = [pd.DataFrame({"point": pd.Series(dtype=str), "number": pd.Series(dtype=int)})]
-    for point, series in results.series.items():
-        for clock in (name for name in series if name.endswith(_TIMES)):
-            of_clock = clock.removesuffix(_TIMES) + "_"
-            own = {
-                name: values
-                for name, values in series.items()
-                if name.startswith(of_clock) and len(values) == len(series[clock])
-            }
-            frame = pd.DataFrame(own)
-            frames.append(frame.assign(point=point, number=range(len(frame))))
-    return pd.concat(frames[1:] or frames)
 
 
 def _paper(project: Project, experiment: str) -> Paper:

@@ -40,22 +40,17 @@ def update(project: Project) -> list[Path]:
     pages would say less than the last ones.
     """
     simulated = parameters.pipelines(project).get("simulated", {})
-    first = _judged(project)
-    if missing := [name for name in first if name in simulated and first[name] != "simulated"]:
+    there = list(_judged(project))
+    missing = sorted(
+        {name for name, _ in there if name in simulated and (name, "simulated") not in there}
+    )
+    if missing:
         raise DataFolderError(f"no simulated results of {', '.join(missing)}: make reproduce")
     for name in claims.load(project):
         for tier in tiers.names():
             _judge(project, name, tier)
-    known = claims.could_fail(project)
-    for name, tier in first.items():
-        of = _digest(project, name, tier)
-        if known.get(name, {}).get("of") != of:
-            found = mutations.can_fail(project, name, published.results(project, name, tier))
-            judged = found[found.verdict != claims.NOT_JUDGED]
-            changes = dict(zip(judged.id, judged.changes, strict=True))
-            known[name] = {"of": of, "tier": tier, "changed_by": changes}
-            text = json.dumps(known, indent=1, sort_keys=True) + "\n"
-            write_atomically(claims.could_fail_record(project), text.encode())
+    for name, tier in there:
+        _find_what_could_fail(project, name, tier)
     summary.write_counts(project)
     made = parts(project)
     for page, text in made.items():
@@ -75,20 +70,19 @@ def written(page: Path) -> str:
 
 def text_of(project: Project) -> str:
     """The part of docs/validation.md: every claim."""
-    known = claims.could_fail(project)
-    papers = [
-        _of_paper(project, name, paper, known.get(name, {}).get("changed_by", {}))
-        for name, paper in claims.load(project).items()
-    ]
-    return "\n".join(papers)
+    return "\n".join(
+        _of_paper(project, name, paper) for name, paper in claims.load(project).items()
+    )
 
 
-def _of_paper(project: Project, name: str, paper: Paper, changed_by: Mapping[str, str]) -> str:
+def _of_paper(project: Project, name: str, paper: Paper) -> str:
     verdicts = summary.verdicts_of(project, name)
     run = [tier for tier, found in verdicts.items() if found]
+    known = claims.could_fail(project).get(name, {})
+    changed_by = known.get(run[0], {}).get("changed_by", {}) if run else {}
     lines = [f"### {paper.title}", ""]
     lines += [f"`{name}`. {_sentence(paper.reference)}", ""]
-    headings = [*_HEADINGS, *run, "could fail"]
+    headings = [*_HEADINGS, *(summary.label(project, name, tier) for tier in run), "could fail"]
     lines += [row(headings), row(["---"] * len(headings))]
     for claim in paper.claims:
         texts = [claim.place, f'"{claim.words}"' if claim.words else "", _measure(claim)]
@@ -158,7 +152,9 @@ def _said(found: Mapping[str, Any] | None, unit: str) -> str:
         return "not judged"
     if found["value"] is None:
         return str(found["verdict"])
-    return f"{claims.format_value(found['value'], unit)}, {found['verdict']}"
+    in_vain = found["verdict"] == claims.REPRODUCED and found.get("no_evidence")
+    verdict = f"{found['verdict']}, cannot fail" if in_vain else found["verdict"]
+    return f"{claims.format_value(found['value'], unit)}, {verdict}"
 
 
 def _could_fail(claim: Claim, changed_by: Mapping[str, str], *, is_reproduced: bool) -> str:
@@ -191,14 +187,26 @@ def _judge(project: Project, name: str, tier: str) -> None:
         write_atomically(path, claims.metrics(judged).encode(), make_folder=True)
 
 
-def _judged(project: Project) -> dict[str, str]:
-    """Papers with results, and the first tier that has them."""
-    found: dict[str, str] = {}
+def _judged(project: Project) -> Iterator[tuple[str, str]]:
+    """Papers and the tiers that there are results of them from."""
     for name in claims.load(project):
         for tier in tiers.names():
             if (project.results / f"{name}.{tier}.csv").is_file():
-                found.setdefault(name, tier)
-    return found
+                yield name, tier
+
+
+def _find_what_could_fail(project: Project, name: str, tier: str) -> None:
+    """Of a paper's claims on a tier, if claims or results are others than when it was found."""
+    known = claims.could_fail(project)
+    of = _digest(project, name, tier)
+    if known.get(name, {}).get(tier, {}).get("of") == of:
+        return
+    found = mutations.can_fail(project, name, published.results(project, name, tier))
+    judged = found[found.verdict != claims.NOT_JUDGED]
+    changes = dict(zip(judged.id, judged.changes, strict=True))
+    of_tiers = {**known.get(name, {}), tier: {"of": of, "changed_by": changes}}
+    text = json.dumps({**known, name: of_tiers}, indent=1, sort_keys=True) + "\n"
+    write_atomically(claims.could_fail_record(project), text.encode())
 
 
 def _digest(project: Project, name: str, tier: str) -> str:

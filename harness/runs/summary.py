@@ -14,9 +14,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from harness import tiers
+from harness import experiments, tiers
 from harness.paths import Project
-from harness.runs import claims, parameters
+from harness.runs import claims, code, parameters, published
 from harness.runs.sweeps import at_paper_size
 from harness.system.files import write_atomically
 
@@ -39,12 +39,14 @@ class Line:
     """One paper on one tier, or by the model at the paper's size: how many of its claims have each
     verdict.
 
-    `no_evidence` are fitted, or cannot fail; the others' verdicts are in `verdicts`.
+    `label`: the tier, and whether what ran there is of the code of now. `no_evidence` are fitted,
+    or cannot fail; the others' verdicts are in `verdicts`.
     """
 
     paper: str
     title: str
     tier: str
+    label: str
     notebook: str
     verdicts: Counter[str]
     no_evidence: int
@@ -80,7 +82,7 @@ class Line:
         """Under `HEADINGS`; nothing stands for none."""
         counts = [self.verdicts[verdict] for verdict in claims.WANTING]
         counts += [self.no_evidence, self.verdicts[claims.NOT_JUDGED]]
-        return [self.title, self.tier, self.reproduced, *(str(n) if n else "" for n in counts)]
+        return [self.title, self.label, self.reproduced, *(str(n) if n else "" for n in counts)]
 
 
 def lines(project: Project) -> list[Line]:
@@ -97,8 +99,18 @@ def lines(project: Project) -> list[Line]:
                 )
                 nothing = sum(each["no_evidence"] for each in verdicts.values())
                 notebook = notebooks.get(name, "")
-                found.append(Line(name, paper.title, tier, notebook, counted, nothing))
+                said = label(project, name, tier)
+                found.append(Line(name, paper.title, tier, said, notebook, counted, nothing))
     return found
+
+
+def label(project: Project, paper: str, tier: str) -> str:
+    """What a tier's verdicts are called: a measurement of before the code changed says so."""
+    measured = tier in tiers.names() and tier != _SIMULATED
+    about = published.about(project, paper, tier) if measured else None
+    if about is None or about["code"] == code.run_of(experiments.find(paper), tier).digest():
+        return tier
+    return f"{tier}, by an earlier code"
 
 
 def verdicts_of(project: Project, paper: str) -> dict[str, dict[str, Any]]:
@@ -155,7 +167,7 @@ def print_to(project: Project, console: Console) -> None:
         of_text = heading in HEADINGS[:2]
         table.add_column(heading, justify="left" if of_text else "right", no_wrap=heading == "tier")
     for line in lines(project):
-        _, tier, reproduced, *counts = line.cells
-        table.add_row(line.paper, tier, f"[green]{reproduced}[/]", *counts)
+        _, ran_on, reproduced, *counts = line.cells
+        table.add_row(line.paper, ran_on, f"[green]{reproduced}[/]", *counts)
     console.print(table)
     console.print("claims that could have failed; which, and why: harness claims PAPER --failed")

@@ -14,12 +14,12 @@ from typing import Any, Final
 from harness import experiments
 from harness.paths import Project
 from harness.runs import claims, code
-from harness.runs.claims import FITTED, _cannot_fail, _unchanged
+from harness.runs.claims import FITTED
 from harness.runs.sweeps import kept, tables
 
 SCALE: Final = "paper"
-TITLE: Final = "simulated, the paper's size"
-"""What it is called beside tiers."""
+TITLE: Final = "simulated, the paper's size, one run"
+"""What it is called beside tiers; of one run nobody knows an interval, so nothing is undecided."""
 
 _TIER: Final = "simulated"
 
@@ -38,16 +38,17 @@ class AtPaperSize:
 
 
 def recorded(project: Project, study: str) -> AtPaperSize | None:
-    """What is recorded of a study's default machine; None: nothing, or by other claims."""
+    """What is recorded of a study's default machine, of claims that ask for the same as then; None:
+    nothing.
+    """
     folder = project.root / "data" / "sweeps" / f"{study}.{SCALE}.sobol"
     try:
         _, values, about = tables.read(folder)
     except (OSError, ValueError):
         return None
-    if about.get("claims") != kept.claims_digest(claims.load(project)[study].claims):
-        return None
+    same = tables.unchanged(about, kept.claims_digests(project, study))
     now = code.run_of(experiments.find(study), _TIER).digest()
-    found = tables.of_default(values)
+    found = tables.of_default(values[values.claim.isin(same)])
     return AtPaperSize(found, about["code"] == now) if found else None
 
 
@@ -56,11 +57,11 @@ def verdicts(project: Project, study: str) -> tuple[str, dict[str, Any]]:
     found = recorded(project, study)
     if found is None:
         return "", {}
-    unchanged = _unchanged(project, study)
+    unchanged = claims.unchanged(project, study, _TIER)
     judged: dict[str, Any] = {}
     for claim in claims.load(project)[study].claims:
         value = found.values.get(claim.id)
         each: dict[Hashable, Any] = {"value": value, "verdict": claim.verdict(value)}
-        no_evidence = each["verdict"] == FITTED or _cannot_fail(claim.id, each, unchanged)
+        no_evidence = each["verdict"] == FITTED or claims.cannot_fail(claim.id, each, unchanged)
         judged[claim.id] = {**each, "no_evidence": no_evidence}
     return found.title, judged

@@ -1,7 +1,8 @@
 """Machines that a recorded sweep has already: those a longer one need not run again.
 
 A machine is the same if all of its points have the same keys in the journal, which say code,
-profiles, inputs and parameters; and its claims' values are taken if the claims ask for the same.
+profiles, inputs and parameters. Of its claims' values those are taken whose claims ask for the same
+as when they were recorded; what a claim asks that is new since then, nobody has asked that machine.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.runs import code
-from harness.runs.claims import Claim
+from harness.paths import Project
+from harness.runs import claims, code
+from harness.runs.queries import Queries
 from harness.runs.sweeps import tables
 from harness.system.files import digest_of
 
@@ -39,27 +41,34 @@ def points_digest(keys: Sequence[str]) -> str:
     return digest_of((), "\n".join(keys))
 
 
-def claims_digest(claims: Sequence[Claim]) -> str:
-    """Of what decides claims' values, beside results: what they ask for, and the code that asks."""
-    asked = {claim.id: claim.metric for claim in claims}
-    judges = code.reached([Claim.__module__]).digest()
-    return digest_of((), json.dumps([asked, judges], sort_keys=True))
+def claims_digests(project: Project, study: str) -> dict[str, str]:
+    """By claim, of what decides its value beside results: the query, what it asks, and the code
+    that asks. What is expected of a value is not in it.
+    """
+    paper = claims.load(project)[study]
+    numbers = project.published / f"{study}.csv"
+    there = [(numbers.name, numbers)] if numbers.is_file() else []
+    asks = code.reached([Queries.__module__]).digest()
+    asked = {claim.id: [paper.relation, claim.metric, asks] for claim in paper.claims}
+    return {name: digest_of(there, json.dumps(each)) for name, each in asked.items()}
 
 
-def read(folder: Path, claims: str) -> dict[str, Kept]:
-    """By `points_digest`, of a folder that a sweep has published to with the same claims.
+def read(folder: Path, asked: Mapping[str, str]) -> dict[str, Kept]:
+    """By `points_digest`, of a folder that a sweep has published to, with the values of claims that
+    ask for the same (`asked`: as `claims_digests`).
 
-    Empty if there is none, or one of other claims or an earlier version.
+    Empty if there is none, or one of an earlier version, or of none of these claims.
     """
     try:
         machines, values, about = tables.read(folder)
     except (OSError, ValueError):
         return {}
-    if about.get("claims") != claims:
+    same = tables.unchanged(about, asked)
+    if not same:
         return {}
     of_machine = {
         int(number): dict(zip(rows.claim, rows.value.astype(float), strict=True))
-        for number, rows in values.groupby("machine")
+        for number, rows in values[values.claim.isin(same)].groupby("machine")
     }
     return {
         row.points: Kept(row.state, row.reason, of_machine.get(row.machine, {}))

@@ -91,7 +91,7 @@ class Sweep:
     def kept(self) -> dict[int, Kept]:
         """Number -> what is recorded in data/ of that machine."""
         folder = place(self.project, self.study, self.maker.scale, self.asked.drawn, publish=True)
-        there = kept.read(folder, self._claims_digest)
+        there = kept.read(folder, self._asked_for)
         found = {
             machine.number: there.get(kept.points_digest(keys))
             for machine, keys in zip(self.machines, self.keys, strict=True)
@@ -99,8 +99,8 @@ class Sweep:
         return {number: each for number, each in found.items() if each is not None}
 
     @cached_property
-    def _claims_digest(self) -> str:
-        return kept.claims_digest(claims.load(self.project)[self.study].claims)
+    def _asked_for(self) -> dict[str, str]:
+        return kept.claims_digests(self.project, self.study)
 
     def run(
         self, workers: int = 1, scheduler: str = "", say: Callable[[str], None] = print
@@ -260,7 +260,7 @@ class Sweep:
             "seed": samples.SEED,
             "machines": len(machines),
             **{state: int(states.get(state, 0)) for state in (FINISHED, REFUSED, "unfinished")},
-            "claims": self._claims_digest,
+            "claims": self._asked_for,
             "code": self.maker.code,
             "package": harness.__version__,
             "unknowns": self.unknowns.digest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,14 @@ def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     machines = pd.read_parquet(folder / "machines.parquet")
     values = pd.read_parquet(folder / "claims.parquet")
     return machines, values, json.loads((folder / "about.json").read_text())
+
+
+def unchanged(about: Mapping[str, Any], asked: Mapping[str, str]) -> set[str]:
+    """Claims that ask for what they asked when this was recorded (see `kept.claims_digests`)."""
+    then = about.get("claims")
+    if not isinstance(then, dict):  # an earlier version's
+        return set()
+    return {name for name, digest in then.items() if asked.get(name) == digest}
 
 
 def of_default(values: pd.DataFrame) -> dict[str, float]:

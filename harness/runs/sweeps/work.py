@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from distributed import get_worker
 from pydantic import BaseModel
@@ -23,13 +23,10 @@ from harness import experiments, same_bits, tiers
 from harness.errors import HarnessError, Interrupted
 from harness.experiments.base import Measurement, Point
 from harness.paths import Project, find_project
-from harness.runs import code
+from harness.runs import code, queries
 from harness.runs.sweeps.machines import TIER
 from harness.tiers.base import Bench
 from harness.tiers.options import Asked, BenchParameters
-
-_REPEATED: Final = "repetition_"
-_TIMES: Final = "_time_s"
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,14 @@ def _run(work: Work) -> Outcome:
 
 def judged_series(measured: Measurement) -> dict[str, list[int] | list[float]]:
     """The series that a claim can see (runs/claims): per repetition, or with times."""
-    clocks = {name.removesuffix(_TIMES) for name in measured.series if name.endswith(_TIMES)}
+    clocks = {
+        name.removesuffix(queries.TIMES) for name in measured.series if name.endswith(queries.TIMES)
+    }
     return {
         name: values
         for name, values in measured.series.items()
-        if name.startswith(_REPEATED) or any(name.startswith(f"{clock}_") for clock in clocks)
+        if name.startswith(queries.REPEATED)
+        or any(name.startswith(f"{clock}_") for clock in clocks)
     }
 
 

@@ -74,7 +74,7 @@ def record(project: Project, scale: str, held: float, **about: str) -> Path:
     rows = [{"machine": 0, "claim": name, "value": value} for name, value in values.items()]
     pd.DataFrame(rows).to_parquet(folder / "claims.parquet")
     facts = {
-        "claims": kept.claims_digest(claims.load(project)["msdj_tpcc"].claims),
+        "claims": kept.claims_digests(project, "msdj_tpcc"),
         "code": code.run_of(experiments.find("msdj_tpcc"), "simulated").digest(),
         "unknowns": unknowns.load(project, "msdj_tpcc").digest,
         "design": "sobol",
@@ -87,7 +87,7 @@ def record(project: Project, scale: str, held: float, **about: str) -> Path:
 def test_a_claim_that_only_the_paper_s_size_answers_is_judged_there(project: Project) -> None:
     record(project, "paper", 9.0)
     title, verdicts = at_paper_size.verdicts(project, "msdj_tpcc")
-    assert title == "simulated, the paper's size"
+    assert title == "simulated, the paper's size, one run"
     assert {name: each["verdict"] for name, each in verdicts.items()} == {
         "held": claims.REPRODUCED,
         "large": claims.NOT_REPRODUCED,
@@ -111,7 +111,7 @@ def test_one_that_no_wrong_result_would_change_is_no_evidence_there_either(
     project: Project,
 ) -> None:
     record(project, "paper", 9.0)
-    known = {"msdj_tpcc": {"of": "", "tier": "simulated", "changed_by": {"held": "", "large": ""}}}
+    known = {"msdj_tpcc": {"simulated": {"of": "", "changed_by": {"held": "", "large": ""}}}}
     claims.could_fail_record(project).write_text(json.dumps(known))
     _, verdicts = at_paper_size.verdicts(project, "msdj_tpcc")
     assert [name for name, each in verdicts.items() if each["no_evidence"]] == ["held"]
@@ -120,9 +120,14 @@ def test_one_that_no_wrong_result_would_change_is_no_evidence_there_either(
 def test_an_earlier_model_s_record_says_so_and_other_claims_is_none(project: Project) -> None:
     folder = record(project, "paper", 9.0, code="of before")
     title, _ = at_paper_size.verdicts(project, "msdj_tpcc")
-    assert title == "simulated, the paper's size, by an earlier model"
+    assert title == "simulated, the paper's size, one run, by an earlier model"
     about = json.loads((folder / "about.json").read_text())
-    (folder / "about.json").write_text(json.dumps({**about, "claims": "others"}))
+    changed = {**about["claims"], "held": "of another query"}
+    (folder / "about.json").write_text(json.dumps({**about, "claims": changed}))
+    found = at_paper_size.recorded(project, "msdj_tpcc")
+    assert found is not None
+    assert dict(found.values) == {"large": -34.0}
+    (folder / "about.json").write_text(json.dumps({**about, "claims": "of an earlier version"}))
     assert at_paper_size.recorded(project, "msdj_tpcc") is None
     assert at_paper_size.verdicts(project, "msdj_tpcc") == ("", {})
     assert [line.tier for line in summary.lines(project)] == ["simulated"]

@@ -25,7 +25,7 @@ import yaml
 from conftest import make_checkout
 
 from harness.paths import Project
-from harness.runs.claims import Claim
+from harness.runs import claims
 from harness.runs.sweeps import kept
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.sweep import Asked, Sweep
@@ -263,7 +263,11 @@ def test_a_record_of_something_else_is_left_aside(whole: Whole, tmp_path: Path) 
     assert set(there) == set(machines.points)
     assert {each.state for each in there.values()} == {"finished", "refused"}
 
-    assert kept.read(recorded, "of other claims") == {}
+    [first, *others] = about["claims"]
+    of_one = kept.read(recorded, {first: about["claims"][first], **dict.fromkeys(others, "new")})
+    assert set(of_one) == set(there)
+    assert {name for each in of_one.values() for name in each.values} == {first}
+    assert kept.read(recorded, dict.fromkeys(about["claims"], "of other claims")) == {}
     machines.loc[3, "state"] = "unfinished"
     machines.to_parquet(recorded / "machines.parquet")
     assert set(kept.read(recorded, about["claims"])) == set(machines.points.drop(3))
@@ -273,15 +277,27 @@ def test_a_record_of_something_else_is_left_aside(whole: Whole, tmp_path: Path) 
     assert kept.read(tmp_path / "nowhere", about["claims"]) == {}
 
 
-def test_a_machine_is_the_same_by_its_points_and_claims_by_what_they_ask_for() -> None:
+def test_a_machine_is_the_same_by_its_points_and_claims_by_what_they_ask_for(
+    tmp_path: Path,
+) -> None:
     assert kept.points_digest(["a", "b"]) != kept.points_digest(["b", "a"])
-    one = Claim(
-        id="a", place="p", statement="s", metric="select 1", published="1", expected=(0, 1), why="w"
-    )
-    same = one.model_copy(update={"expected": (2, 3)})
-    other = one.model_copy(update={"metric": "select 2"})
-    assert kept.claims_digest([one]) == kept.claims_digest([same])
-    assert kept.claims_digest([one]) != kept.claims_digest([other])
+    project = Project(tmp_path)
+    project.published.mkdir(parents=True)
+
+    def digest(relation: str, metric: str, expected: str) -> str:
+        (project.published / "claims.yaml").write_text(
+            f"toy: {{title: t, reference: r, relation: {relation}, claims: [{{id: a, place: p, "
+            f"statement: s, metric: {metric}, published: '1', expected: {expected}, why: w}}]}}\n"
+        )
+        claims.load_fresh()
+        return kept.claims_digests(project, "toy")["a"]
+
+    one = digest("select 1", "select 1", "[0, 1]")
+    assert one == digest("select 1", "select 1", "[2, 3]")
+    assert one != digest("select 1", "select 2", "[0, 1]")
+    assert one != digest("select 2", "select 1", "[0, 1]")
+    (project.published / "toy.csv").write_text("cell,elapsed_s\n")
+    assert one != digest("select 1", "select 1", "[0, 1]")
 
 
 def test_what_the_model_refuses_is_counted_with_its_reason(whole: Whole) -> None:
