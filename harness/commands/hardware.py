@@ -160,6 +160,7 @@ def prepare(
 ) -> None:
     """Brings a claimed drive into a known state: erased, and, if asked for, worn in."""
     from harness.drives import capabilities, conditions, guard, preparation, total
+    from harness.errors import TargetError
 
     console = terminal(140)
     drive = guard.check(name)
@@ -177,6 +178,8 @@ def prepare(
         return
     budget_bytes = sum(step.written_bytes for step in (*chosen.steps, *after)) + drive.size_bytes
     with guard.claimed(name, budget_bytes=budget_bytes) as held:
+        if held.drive != drive:  # the steps name its node, which may be another drive's by now
+            raise TargetError(f"{name} is not what it was when the plan was made: plan again")
         if chosen.whole_drive:
             with held.whole(chosen.steps) as before:
                 preparation.carry_out(chosen, before)

@@ -266,14 +266,21 @@ class ClaimedDrive:
         """For steps that reach the whole drive, its header too, which is written again afterwards.
 
         Yields what is to be called before each step: it still is the drive, whose token the step
-        before may have erased. Raises TargetError (also if a step would reach a drive that is not
-        claimed), BudgetSpent.
+        before may have erased. Raises TargetError (also if a step was made for another node, or
+        would reach a drive that is not claimed), BudgetSpent.
         """
+
+        def before(step: Step) -> None:
+            step.check_names(self.drive.node)
+            self._check_identity(step.what)
+
+        for step in steps:
+            step.check_names(self.drive.node)
         self._check_neighbours(steps)
         self.permit("prepare the drive", sum(step.written_bytes for step in steps))
         with self._whole() as fd:
             try:
-                yield lambda step: self._check_identity(step.what)
+                yield before
             finally:
                 _write_header(fd, self.claim)
         self.take()

@@ -289,16 +289,21 @@ def fio_step(
 def run(target: Target, step: Step) -> None:
     """Asks the guard, then runs a step. What it started ends with it, and after a kill by clean.
 
-    Raises TargetError if the guard does not permit it, MissingTool, DeviceError with the program's
-    last words.
+    Raises TargetError if the guard does not permit it or it is about something else than the
+    target, MissingTool, DeviceError with the program's last words.
     """
-    target.permit(step.what, step.written_bytes)
+    _permit(target, step)
     _call(step.what, step.command)
 
 
 def erase(target: Target, way: Way) -> None:
     """Goes a way to its end with the guard's permission for each step. Raises what `run` does."""
-    carry_out(way, lambda step: target.permit(step.what, step.written_bytes))
+    carry_out(way, lambda step: _permit(target, step))
+
+
+def _permit(target: Target, step: Step) -> None:
+    step.check_names(target.path)
+    target.permit(step.what, step.written_bytes)
 
 
 def carry_out(way: Way, before: Callable[[Step], None]) -> None:

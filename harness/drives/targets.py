@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.errors import TargetError
+
 
 @dataclass(frozen=True)
 class Step:
@@ -18,6 +20,17 @@ class Step:
     command: tuple[str, ...]
     written_bytes: int
     expected_s: float
+
+    def check_names(self, path: Path) -> None:
+        """Raises TargetError unless a word of its command, or an option's value, is this path.
+
+        A step is made before the drive is held, and what a node stands for may change meanwhile.
+        """
+        if not any(str(path) in (word, word.partition("=")[2]) for word in self.command):
+            raise TargetError(
+                f"'{self.what}' was planned for another device than {path} "
+                f"({' '.join(self.command)}): refused; plan again"
+            )
 
 
 class Target(Protocol):

@@ -364,16 +364,33 @@ def test_what_is_not_permitted_is_not_run(target: Permitted) -> None:
 
 @pytest.mark.root
 def test_a_step_that_fails_says_the_last_word_of_its_program(target: Permitted) -> None:
+    elsewhere = replace(target, path=Path("/dev/null"))
     step = Step("discard elsewhere", ("blkdiscard", "--force", "/dev/null"), 0, 1.0)
     with pytest.raises(DeviceError, match="discard elsewhere failed: blkdiscard says:") as error:
-        preparation.run(target, step)
+        preparation.run(elsewhere, step)
     assert "/dev/null" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_program_that_is_missing() -> None:
     with pytest.raises(MissingTool, match="apt-get install no-such-eraser"):
-        preparation.run(TARGET, Step("erase", ("no-such-eraser",), 0, 1.0))
+        preparation.run(TARGET, Step("erase", ("no-such-eraser", str(TARGET.path)), 0, 1.0))
+
+
+@pytest.mark.parametrize("path", ["/dev/nvme7n1", "/dev/nvme7n1p10", "/dev/nvme8n1p1"])
+def test_a_step_that_was_made_for_another_device_is_refused(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drive may come back under another name, and another drive under its own."""
+    monkeypatch.setattr(preparation, "_call", lambda *_: pytest.fail("it was run"))
+    target = replace(TARGET, asked=[])
+    planned = ways(DRIVE, replace(TARGET, path=Path(path)), Capabilities(discard=True))
+    for way in planned[-2:]:
+        with pytest.raises(TargetError, match=f"than {TARGET.path} .*plan again"):
+            preparation.erase(target, way)
+        with pytest.raises(TargetError, match=f"than {TARGET.path} .*plan again"):
+            preparation.run(target, way.steps[0])
+    assert target.asked == []
 
 
 BUSY = "echo '/dev/x: BLKDISCARD ioctl failed: Device or resource busy' >&2"
@@ -387,7 +404,7 @@ def test_a_drive_that_is_busy_is_asked_again_for_a_moment(
     monkeypatch.setattr(preparation, "_BUSY_LOOK_S", 0.01)
     asked = tmp_path / "asked"
     script = f"echo x >> {asked}; test $(wc -l < {asked}) -gt {refusals} || {{ {BUSY}; exit 1; }}"
-    step = Step("discard", ("sh", "-c", script), 0, 1.0)
+    step = Step("discard", ("sh", "-c", script, str(TARGET.path)), 0, 1.0)
     if tries is None:
         with pytest.raises(DeviceError, match=r"^discard failed: sh says: .* busy$"):
             preparation.run(TARGET, step)
@@ -401,8 +418,9 @@ def test_a_drive_that_is_busy_is_asked_again_for_a_moment(
 def test_a_password_is_taken_off_if_the_erase_fails(target: Permitted, tmp_path: Path) -> None:
     """With programs that leave a trace, since no drive with passwords is here."""
     trace = tmp_path / "trace"
-    first = Step("password", ("env", "touch", str(trace)), 0, 1.0)
-    second = Step("erase", ("env", "false"), 0, 1.0)
+    named = ("env", f"DRIVE={target.path}")
+    first = Step("password", (*named, "touch", str(trace)), 0, 1.0)
+    second = Step("erase", (*named, "false"), 0, 1.0)
     way = Way("secure_erase", (first, second), undo=("env", "rm", str(trace)))
     with pytest.raises(DeviceError, match="erase failed"):
         preparation.erase(target, way)
@@ -425,7 +443,7 @@ class Target:
     size_bytes = 0
     def permit(self, step, written_bytes):
         print("permitted", flush=True)
-preparation.run(Target(), Step("wait", ("env", "sleep", "600.25"), 0, 1.0))
+preparation.run(Target(), Step("wait", ("env", "DRIVE=/dev/null", "sleep", "600.25"), 0, 1.0))
 """
 
 
