@@ -135,7 +135,13 @@ def check(name: str, project: Project | None = None) -> Drive:
 
     Raises UnknownName, TargetError.
     """
-    return _found_again(lab_file.find(lab_file.path_of(project or find_project()), name))
+    return find(name, project)[1]
+
+
+def find(name: str, project: Project | None = None) -> tuple[Claim, Drive]:
+    """What `check` returns, and the claim that it was found by: another one after each `claim`."""
+    claim = lab_file.find(lab_file.path_of(project or find_project()), name)
+    return claim, _found_again(claim)
 
 
 def room_bytes(drive: Drive) -> int:

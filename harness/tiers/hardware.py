@@ -25,6 +25,7 @@ from harness.drives import conditions, fingerprint, guard, placement, scratch
 from harness.drives.discovery import Drive
 from harness.drives.external_journal import external_journal
 from harness.drives.guard import ClaimedDrive
+from harness.drives.lab_file import Claim
 from harness.drives.queue_settings import queue_settings
 from harness.drives.trim_log import counted_between
 from harness.drives.wear import reading
@@ -400,8 +401,8 @@ class HardwareBench:
     same for namespaces that take journals with a stream of their own. `cached`: a file also where
     there is no O_DIRECT. `queue`: settings of the
     drives' queues in the kernel, put back afterwards. Drives are taken when the first point runs
-    and held to the last; a file is made and deleted then. Raises TargetError, UnknownName,
-    DeviceError for what may not be used; writes nothing yet.
+    and held to the last, if they still are those of the same claims; a file is made and deleted
+    then. Raises TargetError, UnknownName, DeviceError for what may not be used; writes nothing yet.
     """
 
     tier = "hardware"
@@ -439,7 +440,10 @@ class HardwareBench:
         if target is not None:
             scratch.check(target, 0, cached=cached)
         names = (*self._names.values(), *self._journals.values())
-        found = {name: guard.check(name, project=project) for name in names}
+        self._claims: dict[str, Claim] = {}
+        found: dict[str, Drive] = {}
+        for name in names:
+            self._claims[name], found[name] = guard.find(name, project=project)
         for drive in found.values():
             counters.block_device(drive.node)
         for device, name in self._journals.items():
@@ -493,7 +497,7 @@ class HardwareBench:
             return {**fingerprint.machine(), **fingerprint.storage_of(place)}
         drive = fingerprint.of_drive(self.drive(device))
         if device in self._journals:
-            apart = guard.check(self._journals[device], project=self._project)
+            apart = self._check(self._journals[device])
             drive |= {f"journal_{k}": v for k, v in fingerprint.of_drive(apart).items()}
         queue = {f"queue_{name}": value for name, value in self._queue.items()}
         return {**fingerprint.machine(), **conditions.cpu(), **drive, **queue}
@@ -505,7 +509,7 @@ class HardwareBench:
 
     def drive(self, device: str) -> Drive:
         """The claimed drive behind one of the device names. Raises UnknownName, TargetError."""
-        return guard.check(self._claimed_as(device), project=self._project)
+        return self._check(self._claimed_as(device))
 
     @contextmanager
     def open_device(self, request: DeviceRequest) -> Iterator[RealDevice]:
@@ -559,10 +563,24 @@ class HardwareBench:
             self._held[device] = DriveDevice(drive, self._hold(journal) if journal else None)
         return self._held[device]
 
+    def _check(self, name: str) -> Drive:
+        claim, drive = guard.find(name, project=self._project)
+        self._check_claim(name, claim)
+        return drive
+
+    def _check_claim(self, name: str, claim: Claim) -> None:
+        """Results carry the identity that the run began with, hours before a drive is taken."""
+        if claim != self._claims[name]:
+            raise TargetError(
+                f"{name} was released and claimed again since this run began: run it again, so "
+                "that its results are filed under the drive that they are of"
+            )
+
     def _hold(self, name: str) -> ClaimedDrive:
         drive = self._stack.enter_context(
             guard.claimed(name, budget_bytes=self._budget_bytes, project=self._project)
         )
+        self._check_claim(name, drive.claim)
         self._stack.enter_context(queue_settings(drive.drive.node, self._queue))
 
         def watch() -> None:

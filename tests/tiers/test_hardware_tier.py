@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,11 +15,16 @@ from conftest import contents, loop_device, mounted, need
 from test_join_engine import join, oracle, spec
 
 from harness import _core
+from harness.drives import guard
+from harness.drives.lab_file import Claim
 from harness.errors import BadParameter, DataCorrupted, DeviceError, DiskFull, TargetError
 from harness.experiments.grace_hash_join import EXPERIMENT
 from harness.experiments.grace_hash_join.grid import Parameters
 from harness.paths import Project
+from harness.probes import counters
+from harness.runs import roles
 from harness.system.filesystems import Ext4Spec
+from harness.tiers import hardware
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
 from harness.tiers.hardware import DEVICE, HardwareBench, RealDevice, write_records
 from harness.workloads.records import RECORD_BYTES
@@ -213,3 +220,56 @@ def test_a_block_device_is_held_exclusively(tmp_path: Path) -> None:
         )
         assert mount.returncode != 0
         del storage
+
+
+CLAIM = Claim(
+    by_id="/dev/disk/by-id/ata-FLASHLAB_SSD_SS2037E4B7C9",
+    model="FLASHLAB SSD",
+    serial="SS2037E4B7C9",
+    wwn="naa.500a0751e4b7c901",
+    size_bytes=1 << 30,
+    token="0123456789abcdef" * 2,
+    claimed_at="2026-11-22T09:00:00+00:00",
+)
+DRIVE = replace(
+    roles.examples()["hdd"],
+    model=CLAIM.model,
+    serial=CLAIM.serial,
+    wwn=CLAIM.wwn,
+    size_bytes=CLAIM.size_bytes,
+)
+REQUEST = DeviceRequest(device="hdd")
+CLAIMED_ANEW = {
+    "another drive": {"serial": "HD7K1CXR9F04", "token": "f" * 32},
+    "the same drive": {"token": "f" * 32},
+}
+
+
+@pytest.mark.parametrize("changes", CLAIMED_ANEW.values(), ids=CLAIMED_ANEW)
+def test_a_name_that_was_claimed_anew_in_the_middle_of_a_run_is_refused(
+    changes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its results would stand under the drive that the name was of when the run began."""
+    lab = {"mine": (CLAIM, DRIVE)}
+
+    def claimed(name: str, **_: Any) -> AbstractContextManager[SimpleNamespace]:
+        claim, drive = lab[name]
+        held = {"claim": claim, "drive": drive, "is_overspent": False}
+        part = {"path": guard.part_of(drive), "size_bytes": guard.room_bytes(drive)}
+        return nullcontext(SimpleNamespace(**held, **part))
+
+    monkeypatch.setattr(guard, "find", lambda name, **_: lab[name])
+    monkeypatch.setattr(guard, "claimed", claimed)
+    monkeypatch.setattr(counters, "block_device", lambda _: None)
+    monkeypatch.setattr(hardware, "queue_settings", lambda *_: nullcontext())
+    with HardwareBench(drives={"hdd": "mine"}) as bench:
+        begun_as = bench.identity("hdd")
+        claim = CLAIM.model_copy(update=changes)
+        lab["mine"] = (claim, replace(DRIVE, serial=claim.serial))
+        with pytest.raises(TargetError, match="claimed again"), bench.open_device(REQUEST):
+            pass
+        with pytest.raises(TargetError, match="claimed again"):
+            bench.identity("hdd")
+    lab["mine"] = (CLAIM, DRIVE)
+    with HardwareBench(drives={"hdd": "mine"}) as bench, bench.open_device(REQUEST):
+        assert bench.identity("hdd") == begun_as
