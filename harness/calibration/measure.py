@@ -24,7 +24,7 @@ from harness.calibration.simulate import simulated
 from harness.devices.live import LiveDevice, stats
 from harness.devices.live.stats import MEAN_BOUND
 from harness.devices.profiles import DeviceProfile
-from harness.drives.scratch import HEADER_BYTES, MARKER, Scratch
+from harness.drives.scratch import HEADER_BYTES, Scratch
 from harness.drives.targets import Step, Target
 from harness.errors import DeviceError, InvalidRun, TargetError
 from harness.system import mounts
@@ -202,19 +202,9 @@ class _EmulatedTarget(_Place):
             raise TargetError(f"{step}: {self.path} is mounted at {found[0].point}: unmount it")
 
 
-class _FileTarget(_Place):
-    """A scratch file or loop device, which must go on carrying our marker."""
-
-    def permit(self, step: str, written_bytes: int) -> None:
-        del written_bytes
-        with self.path.open("rb") as file:
-            if file.read(len(MARKER)) != MARKER:
-                raise TargetError(f"{step}: {self.path} does not carry our marker any more")
-
-
 def file_drive(target: Scratch) -> Drive:
     """A scratch target as a drive: what lies behind the marker."""
-    return Drive(_FileTarget(target.path, target.size_bytes), HEADER_BYTES)
+    return Drive(target, HEADER_BYTES)
 
 
 def emulated_drive(

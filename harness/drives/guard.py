@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import mmap
@@ -19,14 +18,13 @@ import os
 import re
 import secrets
 import stat
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from harness.drives import lab_file
+from harness.drives import device_locks, lab_file
 from harness.drives.discovery import EDGE_BYTES, Drive, Machine
 from harness.drives.lab_file import Claim
 from harness.drives.targets import Step
@@ -43,8 +41,6 @@ BUDGET_DRIVE_WRITES: Final = 2
 """How often a run may write the whole drive, unless it is told otherwise."""
 
 _LEAST_BYTES: Final = 64 << 20
-_LOCK_PATIENCE_S: Final = 15.0
-_LOCK_POLL_S: Final = 0.05
 _PAGE_BYTES: Final = 4096
 _PARTITION_NAME: Final = re.compile(r"-part\d+$")
 
@@ -480,28 +476,13 @@ def _held(drive: Drive) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _locked(drive: Drive) -> Iterator[None]:
-    """The lock by which udev and other runs leave a drive alone (systemd, BLOCK_DEVICE_LOCKING).
-
-    udev itself holds it for as long as it looks at a drive that somebody has just written to.
-    """
+    """Left alone by udev and other runs: see device_locks."""
     fd = _open(drive.node, os.O_RDONLY)
-    end_s = time.monotonic() + _LOCK_PATIENCE_S
     try:
-        while not _lock(fd):
-            if time.monotonic() > end_s:
-                raise TargetError(f"{drive.node} is locked by another run: wait for it")
-            time.sleep(_LOCK_POLL_S)
+        device_locks.take(fd, drive.node, device_locks.UDEV_PATIENCE_S)
         yield
     finally:
         os.close(fd)
-
-
-def _lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _open(node: Path, flags: int) -> int:

@@ -3,6 +3,9 @@
 Fail closed. A target is used only if this program has made it (a new file), or if it carries this
 program's marker, or if it is a loop device with nothing at all on it. Everything else, whatever the
 permissions allow, is somebody's data. Drives are not accepted here.
+
+A target is opened once, and locked and held open for as long as it is used: no other run has it
+then, and the number of a loop device that is open cannot become another image's.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.drives import fingerprint
+from harness.drives import device_locks, fingerprint
 from harness.errors import DiskFull, TargetError
 from harness.system.programs import find_program
 from harness.units import format_bytes
@@ -32,15 +35,30 @@ MARKER: Final = b"FLASHLAB SCRATCH: everything on this device may be overwritten
 _SIGNATURE_BYTES: Final = 1 << 20
 _SPARE_BYTES: Final = 64 << 20
 _LOOP_MAJOR: Final = 7
+_HEADER_BLOCK_BYTES: Final = 4096
 _IN_MEMORY: Final = ("tmpfs", "ramfs", "devtmpfs")
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A target that may be overwritten from HEADER_BYTES to `size_bytes`."""
+    """A target that may be overwritten from HEADER_BYTES to `size_bytes`: a `Target`.
+
+    `held`: the descriptor through which it was checked and marked; -1 in a plan.
+    """
 
     path: Path
     size_bytes: int
+    held: int = -1
+
+    def permit(self, step: str, written_bytes: int) -> None:
+        """See targets.Target: its path leads to what is held, and that carries our marker."""
+        del written_bytes
+        if self.held < 0:
+            raise TargetError(f"{self.path} is not held: {step} is refused")
+        if not _is_at(self.held, self.path):
+            raise TargetError(f"{step}: {self.path} is not what it was when it was marked: refused")
+        if not _is_marked(self.held):
+            raise TargetError(f"{step}: {self.path} does not carry our marker any more: refused")
 
 
 def check(path: Path, needed_bytes: int, *, cached: bool = False) -> None:
@@ -56,23 +74,32 @@ def check(path: Path, needed_bytes: int, *, cached: bool = False) -> None:
 
 @contextmanager
 def use(path: Path, needed_bytes: int, *, cached: bool = False) -> Iterator[Scratch]:
-    """The target: checked, marked, of at least the needed size. A new file is deleted afterwards.
+    """The target: checked, marked, of at least the needed size, and no other run's meanwhile.
 
-    Raises TargetError or DiskFull, and then leaves nothing behind.
+    A file is deleted afterwards. Raises TargetError (also if another run has it) or DiskFull, and
+    then leaves nothing behind.
     """
     check(path, needed_bytes, cached=cached)
     real = Path(os.path.realpath(path))  # of a link that leads to itself, that link
-    if real.exists() and stat.S_ISBLK(real.stat().st_mode):
-        _mark(real)
-        yield Scratch(real, _device_bytes(real))
-        return
-    if real.exists():
-        real.unlink()  # our own, left by a run that was killed
-    _create(real, needed_bytes)
+    is_new = not real.exists()
+    held = _open(real, is_new=is_new)
+    is_ours = is_new
     try:
-        yield Scratch(real, needed_bytes)
+        if stat.S_ISBLK(os.fstat(held).st_mode):
+            device_locks.take(held, real, device_locks.UDEV_PATIENCE_S)
+            _check_loop_device(real, os.fstat(held))
+            _check_content(real, held, needed_bytes)
+            _mark(real, held)
+            yield Scratch(real, _size_of(held), held)
+            return
+        _take_file(real, held, is_new=is_new)
+        is_ours = True
+        _fill(real, held, needed_bytes)
+        yield Scratch(real, needed_bytes, held)
     finally:
-        real.unlink(missing_ok=True)
+        if is_ours and _is_at(held, real):
+            real.unlink()
+        os.close(held)
 
 
 @contextmanager
@@ -164,7 +191,9 @@ def _check_existing(path: Path, needed_bytes: int, *, cached: bool) -> None:
     if stat.S_ISREG(info.st_mode):
         _check_existing_file(path, needed_bytes, cached=cached)
     elif stat.S_ISBLK(info.st_mode):
-        _check_loop_device(path, info, needed_bytes)
+        _check_loop_device(path, info)
+        with path.open("rb") as device:
+            _check_content(path, device.fileno(), needed_bytes)
     else:
         raise TargetError(f"{path} is neither a file nor a block device")
 
@@ -177,15 +206,19 @@ def _check_existing_file(path: Path, needed_bytes: int, *, cached: bool) -> None
     if _is_swap(path):
         raise TargetError(f"{path} is a swap file: choose another path")
     with path.open("rb") as file:
-        if file.read(len(MARKER)) != MARKER:
-            raise TargetError(
-                f"{path} exists and was not made by this program: choose a path that does not "
-                "exist yet (nothing was changed)"
-            )
+        _check_made_by_us(path, file.fileno())
     _check_new(path, max(needed_bytes - path.stat().st_blocks * 512, 0), cached=cached)
 
 
-def _check_loop_device(path: Path, info: os.stat_result, needed_bytes: int) -> None:
+def _check_made_by_us(path: Path, fd: int) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode) or not _is_marked(fd):
+        raise TargetError(
+            f"{path} exists and was not made by this program: choose a path that does not exist "
+            "yet (nothing was changed)"
+        )
+
+
+def _check_loop_device(path: Path, info: os.stat_result) -> None:
     if os.major(info.st_rdev) != _LOOP_MAJOR:
         raise TargetError(f"{path} is a drive: only files and loop devices can be used here")
     sysfs = Path("/sys/dev/block") / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
@@ -197,24 +230,26 @@ def _check_loop_device(path: Path, info: os.stat_result, needed_bytes: int) -> N
         raise TargetError(f"{path} is held by another device or has partitions: choose another")
     if (sysfs / "ro").read_text().strip() != "0" or not os.access(path, os.R_OK | os.W_OK):
         raise TargetError(f"{path} is not writable: set it up without --read-only, or be root")
-    size_bytes = _device_bytes(path)
+
+
+def _check_content(path: Path, fd: int, needed_bytes: int) -> None:
+    """Of an open loop device: it is large enough, and nobody's data."""
+    size_bytes = _size_of(fd)
     if size_bytes < needed_bytes:
         raise TargetError(
             f"{path} holds {format_bytes(size_bytes)}, {format_bytes(needed_bytes - size_bytes)} "
             "less than the experiment needs: choose a larger one, or a smaller --scale"
         )
-    if not _is_ours_or_blank(path, size_bytes):
+    if not _is_ours_or_blank(fd, size_bytes):
         raise TargetError(
             f"{path} is not blank and does not carry this program's marker: if nothing on it is "
             f"needed, clear it yourself (wipefs -a, then blkdiscard -z) and run again"
         )
 
 
-def _is_ours_or_blank(path: Path, size_bytes: int) -> bool:
-    with path.open("rb") as device:
-        head = device.read(_SIGNATURE_BYTES)
-        device.seek(max(size_bytes - _SIGNATURE_BYTES, 0))
-        tail = device.read(_SIGNATURE_BYTES)
+def _is_ours_or_blank(fd: int, size_bytes: int) -> bool:
+    head = os.pread(fd, _SIGNATURE_BYTES, 0)
+    tail = os.pread(fd, _SIGNATURE_BYTES, max(size_bytes - _SIGNATURE_BYTES, 0))
     return head.startswith(MARKER) or not (any(head) or any(tail))
 
 
@@ -241,42 +276,77 @@ def _loop_over(path: Path) -> str | None:
     return None
 
 
-def _device_bytes(path: Path) -> int:
-    with path.open("rb") as device:
-        return device.seek(0, os.SEEK_END)
+def _size_of(fd: int) -> int:
+    return os.lseek(fd, 0, os.SEEK_END)
 
 
-def _create(path: Path, size_bytes: int) -> None:
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether a path leads to the very file that is open, or to the device."""
+    held = os.fstat(fd)
     try:
-        fd = os.open(path, flags, 0o600)
+        there = path.lstat()
+    except OSError:
+        return False
+    if stat.S_ISBLK(held.st_mode):
+        return stat.S_ISBLK(there.st_mode) and there.st_rdev == held.st_rdev
+    return os.path.samestat(there, held)
+
+
+def _is_marked(fd: int) -> bool:
+    """Looks at the device itself: what was written to a loop device's image is not in its cache."""
+    if stat.S_ISBLK(os.fstat(fd).st_mode):
+        os.posix_fadvise(fd, 0, _HEADER_BLOCK_BYTES, os.POSIX_FADV_DONTNEED)
+    return os.pread(fd, len(MARKER), 0) == MARKER
+
+
+def _open(path: Path, *, is_new: bool) -> int:
+    """For reading and writing; nothing that is there is truncated."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0), 0o600)
     except OSError as error:
-        raise TargetError(f"{path}: cannot be made: {error.strerror}") from error
+        doing = "made" if is_new else "opened"
+        raise TargetError(f"{path}: cannot be {doing}: {error.strerror}") from error
+
+
+def _take_file(path: Path, fd: int, *, is_new: bool) -> None:
+    """No other run has it, and it is ours: new, or left by a run that was killed."""
+    if not is_new:  # without a marker it may be one that another run has just made: not yet locked
+        _check_made_by_us(path, fd)
+    device_locks.take(fd, path, 0.0)
+    if not _is_at(fd, path):
+        raise TargetError(f"{path} was deleted by another run a moment ago: try again")
+
+
+def _fill(path: Path, fd: int, size_bytes: int) -> None:
+    """The marker, and nothing else, on all the space that it needs."""
     try:
+        os.pwrite(fd, _header(), 0)  # first: without it nobody would delete it after a kill
+        os.ftruncate(fd, _HEADER_BLOCK_BYTES)
         os.posix_fallocate(fd, 0, size_bytes)
-        os.pwrite(fd, _header(), 0)
         os.fsync(fd)
     except OSError as error:
-        path.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise DiskFull(
                 f"{path}: no space for {format_bytes(size_bytes)}: free some, or choose a smaller "
                 "--scale"
             ) from error
         raise TargetError(f"{path}: {error.strerror}") from error
-    finally:
-        os.close(fd)
 
 
-def _mark(device: Path) -> None:
-    fd = os.open(device, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
+def _mark(path: Path, fd: int) -> None:
+    """Marks an open loop device. Raises TargetError if somebody holds it exclusively."""
+    try:
+        alone = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        raise TargetError(f"{path} is held by somebody else: {error.strerror}") from error
     try:
         os.pwrite(fd, _header(), 0)
         os.fsync(fd)
     finally:
-        os.close(fd)
+        os.close(alone)
 
 
 def _header() -> bytes:
     text = MARKER + json.dumps({"format": 1, "pid": os.getpid()}).encode() + b"\n"
-    return text.ljust(4096, b"\0")
+    return text.ljust(_HEADER_BLOCK_BYTES, b"\0")

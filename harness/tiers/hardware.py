@@ -2,7 +2,7 @@
 
 A claimed drive is held by the guard for as long as the run lasts; whatever overwrites it asks the
 guard first. A file or loop device of this machine takes the drive's place where nothing better is
-at hand: it is made, marked and deleted by drives/scratch.
+at hand: it is made, marked, held and deleted by drives/scratch, which is asked as the guard is.
 """
 
 from __future__ import annotations
@@ -202,8 +202,9 @@ class RealDevice(ABC):
             self._storage.close()
             self._storage = None
 
-    def _permit(self, step: str, written_bytes: int) -> None:  # noqa: B027
-        """Asks whoever guards it; nobody guards a file."""
+    @abstractmethod
+    def _permit(self, step: str, written_bytes: int) -> None:
+        """Asks whoever guards it. Raises TargetError."""
 
     def _emptied(self) -> None:
         """Nothing that was placed is there any more."""
@@ -226,6 +227,7 @@ class FileDevice(RealDevice):
         """A block device over what lies behind the header, for who writes and trims it himself."""
         if self._block is None:
             self._emptied()
+            self._permit("make a block device over it", 0)
             self._block = self._opened.enter_context(scratch.block_device(self._target))
         return self._block
 
@@ -237,6 +239,7 @@ class FileDevice(RealDevice):
 
     def _mounted(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
+        self._permit("make a file system", 0)
         sized = spec.sized(self._target.size_bytes - DATA_OFFSET_BYTES)
         return filesystems.ext4_in(self._target.path, DATA_OFFSET_BYTES, sized)
 
@@ -249,8 +252,12 @@ class FileDevice(RealDevice):
     def age(self, ageing: Ageing) -> None:
         """Behind the header; at the drive's own speed."""
         self._emptied()
+        self._permit("age the drive", ageing.written_bytes)
         behind = replace(ageing, begin_bytes=ageing.begin_bytes + DATA_OFFSET_BYTES)
         ageing_job.run(self._target.path, behind, self._target.size_bytes)
+
+    def _permit(self, step: str, written_bytes: int) -> None:
+        self._target.permit(step, written_bytes)
 
 
 class DriveDevice(RealDevice):

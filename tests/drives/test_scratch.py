@@ -6,13 +6,16 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import loop_device, mounted, need
 from leaks import PREFIX
 
-from harness.drives import fingerprint, scratch
+from harness.drives import device_locks, fingerprint, scratch
 from harness.errors import DiskFull, HarnessError, TargetError
 
 SIZE = 8 << 20
@@ -46,6 +49,68 @@ def test_ours_that_was_left_behind_is_used(tmp_path: Path) -> None:
     with scratch.use(path, SIZE):
         pass
     assert not path.exists()
+
+
+def test_a_file_that_a_run_uses_is_no_other_run_s(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with scratch.use(path, SIZE) as target:
+        before = path.stat()
+        with pytest.raises(TargetError, match="another run"), scratch.use(path, 2 * SIZE):
+            pass
+        after = path.stat()
+        assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+        target.permit("write", SIZE)
+    with scratch.use(path, 2 * SIZE):
+        pass
+    assert not path.exists()
+
+
+def test_a_file_that_another_run_has_just_made_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no marker yet, and whoever made it has still to lock it."""
+    path = tmp_path / "new"
+    check = scratch.check
+
+    def made_meanwhile(*asked: Any, **how: Any) -> None:
+        check(*asked, **how)
+        path.touch()
+
+    monkeypatch.setattr(scratch, "check", made_meanwhile)
+    with pytest.raises(TargetError, match="not made by this program"), scratch.use(path, SIZE):
+        pass
+    assert path.stat().st_size == 0
+
+
+def overwrite(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"somebody's")
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.rename(path)
+
+
+@pytest.mark.parametrize("change", [overwrite, replace, Path.unlink])
+def test_a_file_that_is_not_ours_any_more_is_not_overwritten(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    """And not deleted, if it is another's."""
+    path = tmp_path / "new"
+    with scratch.use(path, SIZE) as target:
+        target.permit("write", SIZE)
+        change(path)
+        with pytest.raises(TargetError, match=r"write: .*: refused"):
+            target.permit("write", SIZE)
+    assert path.exists() == (change is replace)
+
+
+def test_what_is_not_held_is_not_overwritten(tmp_path: Path) -> None:
+    """A plan has the same target, and nobody checked it for more than that."""
+    with pytest.raises(TargetError, match="not held"):
+        scratch.Scratch(tmp_path / "new", SIZE).permit("write", SIZE)
 
 
 @pytest.mark.parametrize("content", [b"", b"precious", bytes(5000), scratch.MARKER[:-1]])
@@ -128,6 +193,68 @@ def test_a_blank_loop_device_is_used_and_stays_ours(tmp_path: Path) -> None:
                     file.seek(SIZE - 4096)
                     file.write(b"\xff" * 4096)
         assert device.exists()
+
+
+@pytest.mark.root
+def test_a_loop_device_that_a_run_uses_is_no_other_run_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_locks, "UDEV_PATIENCE_S", 0.0)
+    with loop_device(tmp_path, SIZE) as device, scratch.use(device, SIZE) as target:
+        with pytest.raises(TargetError, match="another run"), scratch.use(device, SIZE):
+            pass
+        target.permit("write", SIZE)
+
+
+@pytest.mark.root
+def test_a_loop_device_that_is_used_does_not_become_another_image_s(tmp_path: Path) -> None:
+    """Not between points either, when nothing is mounted on it."""
+    with ExitStack() as stack:
+        device = attach(tmp_path / "ours.img", stack)
+        with scratch.use(device, SIZE) as target:
+            losetup("--detach", str(device))
+            other = attach(tmp_path / "theirs.img", stack)
+            assert other != device
+            with pytest.raises(subprocess.CalledProcessError):
+                losetup(str(device), str(tmp_path / "theirs.img"))
+            target.permit("write", SIZE)
+        assert scratch.MARKER in (tmp_path / "ours.img").read_bytes()
+        assert scratch.MARKER not in (tmp_path / "theirs.img").read_bytes()
+
+
+def losetup(*arguments: str) -> str:
+    command = [need("losetup"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def attach(image: Path, stack: ExitStack) -> Path:
+    """A loop device; it is detached in the end, unless it is another image's by then."""
+    image.write_bytes(bytes(SIZE))
+    try:
+        device = Path(losetup("--find", "--show", str(image)))
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no loop device to be had: {error.stderr.strip()}")
+
+    def detach() -> None:
+        backing = Path("/sys/block") / device.name / "loop/backing_file"
+        if backing.exists() and backing.read_text().strip() == str(image):
+            losetup("--detach", str(device))
+
+    stack.callback(detach)
+    return device
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("below", [False, True], ids=["by it", "below it"])
+def test_a_loop_device_that_is_not_ours_any_more_is_not_overwritten(
+    tmp_path: Path, *, below: bool
+) -> None:
+    """Also if somebody writes to its image, of which the loop device's cache knows nothing."""
+    with loop_device(tmp_path, SIZE) as device, scratch.use(device, SIZE) as target:
+        target.permit("write", SIZE)
+        overwrite(tmp_path / "loop.img" if below else device)
+        with pytest.raises(TargetError, match="does not carry our marker"):
+            target.permit("write", SIZE)
 
 
 @pytest.mark.root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from harness.system.filesystems import Ext4Spec
 from harness.tiers import hardware
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
 from harness.tiers.hardware import DEVICE, HardwareBench, RealDevice, write_records
+from harness.workloads.ageing import Ageing
 from harness.workloads.records import RECORD_BYTES
 from harness.workloads.tpch import JoinInputs
 
@@ -160,6 +162,26 @@ def test_a_failed_point_ends_its_recording(tmp_path: Path, checkout: Project) ->
             target.begin()
             target.counters()
             assert target.block_trace is not None
+
+
+STEPS: dict[str, Callable[[RealDevice], object]] = {
+    "age": lambda target: target.age(Ageing(region_bytes=MIB, written_bytes=MIB)),
+    "mount": lambda target: target.filesystem(Ext4Spec()).__enter__(),
+    "place": lambda target: target.place(DATA_OFFSET_BYTES, contents([1, 2, 3])),
+    "block device": lambda target: target.path,
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_file_that_is_not_ours_any_more_is_not_overwritten(direct: Path, step: str) -> None:
+    """It is looked at again before whatever overwrites it, as a claimed drive is."""
+    direct.unlink()
+    asked = DeviceRequest(device=DEVICE, needed_bytes=64 * MIB)
+    with HardwareBench(direct) as bench, bench.open_device(asked) as target:
+        direct.write_bytes(b"somebody's")
+        with pytest.raises(TargetError, match="does not carry our marker"):
+            STEPS[step](target)
+        assert direct.read_bytes() == b"somebody's"
 
 
 def _begin_and_fail(target: RealDevice) -> None:
