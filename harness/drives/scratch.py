@@ -14,7 +14,6 @@ import errno
 import json
 import os
 import stat
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Final
 
 from harness.drives import device_locks, fingerprint
 from harness.errors import DiskFull, TargetError
-from harness.system.programs import find_program
+from harness.system import loop_devices
 from harness.units import format_bytes
 
 HEADER_BYTES: Final = 1 << 20
@@ -108,23 +107,21 @@ def block_device(target: Scratch) -> Iterator[Path]:
 
     A loop device, which goes with its last user, however that ends. Raises TargetError.
     """
-    place = [f"--offset={HEADER_BYTES}", f"--sizelimit={target.size_bytes - HEADER_BYTES}"]
-    made = _losetup("--find", "--show", "--direct-io=on", *place, str(target.path))
-    loop = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+    # Opened anew: what the loop device has of it may outlast the run, and the lock must not.
+    backing = os.open(f"/proc/self/fd/{target.held}", os.O_RDWR | os.O_CLOEXEC)
     try:
-        _losetup("--detach", made)  # as soon as nobody has it open any more
-        yield Path(made)
+        device, loop = loop_devices.attach(
+            backing,
+            offset_bytes=HEADER_BYTES,
+            size_bytes=target.size_bytes - HEADER_BYTES,
+            is_temporary=True,
+        )
+    finally:
+        os.close(backing)
+    try:
+        yield device
     finally:
         os.close(loop)
-
-
-def _losetup(*arguments: str) -> str:
-    command = [find_program("losetup"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split())
-        raise TargetError(f"no loop device over {arguments[-1]}: {said} (only root may make one)")
-    return done.stdout.strip()
 
 
 def _check_new(path: Path, needed_bytes: int, *, cached: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
@@ -14,24 +13,22 @@ from pathlib import Path
 import pytest
 from conftest import cleaning_alone, loop_device
 
-from harness.devices.live.front import loops
 from harness.drives.queue_settings import queue_settings
 from harness.errors import TargetError, UnknownName
 from harness.runs import cleaning
-from harness.system import block_queue
+from harness.system import block_queue, loop_devices
 
 pytestmark = pytest.mark.root
 
 MIB = 1 << 20
-REMOVE = 0x4C81  # LOOP_CTL_REMOVE: limits of a queue outlast what lies below the device
 
 
 @pytest.fixture
 def device(tmp_path: Path) -> Iterator[Path]:
     with loop_device(tmp_path, 16 * MIB) as made:
         yield made
-    with contextlib.suppress(OSError), loops.CONTROL.open("rb") as control:  # somebody has taken it
-        fcntl.ioctl(control, REMOVE, int(made.name.removeprefix("loop")))
+    with contextlib.suppress(OSError):  # somebody has taken it
+        loop_devices.remove(made)  # limits of a queue outlast what lies below the device
 
 
 def setting(device: Path, name: str) -> str:

@@ -17,6 +17,7 @@ from leaks import PREFIX
 
 from harness.drives import device_locks, fingerprint, scratch
 from harness.errors import DiskFull, HarnessError, TargetError
+from harness.system import loop_devices
 
 SIZE = 8 << 20
 
@@ -105,6 +106,23 @@ def test_a_file_that_is_not_ours_any_more_is_not_overwritten(
         with pytest.raises(TargetError, match=r"write: .*: refused"):
             target.permit("write", SIZE)
     assert path.exists() == (change is replace)
+
+
+@pytest.mark.root
+def test_a_block_device_is_made_of_what_is_held(tmp_path: Path) -> None:
+    """Behind the header, and whatever its path leads to by now."""
+    if not loop_devices.CONTROL.exists():
+        pytest.skip("needs loop devices")
+    path = tmp_path / "new"
+    with scratch.use(path, SIZE) as target:
+        replace(path)
+        with scratch.block_device(target) as device, device.open("r+b", buffering=0) as file:
+            file.write(b"\xff" * (SIZE - scratch.HEADER_BYTES))
+            os.fsync(file.fileno())
+        held = os.pread(target.held, SIZE, 0)
+    assert held.startswith(scratch.MARKER)
+    assert held[scratch.HEADER_BYTES :] == b"\xff" * (SIZE - scratch.HEADER_BYTES)
+    assert b"\xff" not in path.read_bytes()
 
 
 def test_what_is_not_held_is_not_overwritten(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from harness import _core
 from harness.devices.live.front import loops
 from harness.devices.live.front.base import Attachment, Leftovers, Need, QueueLimits, Told
 from harness.errors import MissingTool, TargetError
-from harness.system import mounts
+from harness.system import loop_devices, mounts
 
 _THREADS: Final = 2
 _FUSE: Final = Path("/dev/fuse")
@@ -40,8 +40,10 @@ class FuseLoop:
             )
         if not _FUSE.exists():
             raise TargetError(f"there is no {_FUSE}: modprobe fuse, or allow it in this container")
-        if not loops.CONTROL.exists():
-            raise TargetError(f"there is no {loops.CONTROL}: modprobe loop, or allow it here")
+        if not loop_devices.CONTROL.exists():
+            raise TargetError(
+                f"there is no {loop_devices.CONTROL}: modprobe loop, or allow it here"
+            )
 
     def attach(
         self,

@@ -9,10 +9,7 @@ cannot become another's.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
-import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,27 +17,13 @@ from typing import Final
 
 from harness.devices.live.front.base import QueueLimits
 from harness.errors import TargetError
-from harness.system import block_queue, writeback
+from harness.system import block_queue, loop_devices, writeback
 
-CONTROL: Final = Path("/dev/loop-control")
 LARGEST_REQUEST_BYTES: Final = 512 << 10
 """A loop device takes 128 pieces of memory at a time: what is larger is split where memory happens
 to lie, differently every time."""
 
-_CLR_FD: Final = 0x4C01
-_GET_STATUS64: Final = 0x4C05
-_CONFIGURE: Final = 0x4C0A
-_CTL_REMOVE: Final = 0x4C81
-_CTL_GET_FREE: Final = 0x4C82
-_DIRECT_IO: Final = 16
-
-# struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encryption (2), flags;
-# file name; the rest is about encryption.
-_INFO: Final = struct.Struct("=5Q4I64s64s32s2Q")
-_CONFIG_HEAD: Final = struct.Struct("=2I")
-_CONFIG_TAIL: Final = bytes(64)
 _OTHER: Final = 4
-_LONGEST_MARK: Final = 63
 _ATTEMPTS: Final = 100
 _LIMIT_S: Final = 3.0
 
@@ -50,46 +33,23 @@ def attach(file: Path) -> Path:
 
     One system call makes it: a process that is killed has made it or has not. Raises TargetError.
     """
-    mark = _mark(file)
     fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         # A kernel that does not ask for the size itself (6.12 is one) takes the one that it has
         # heard of, and of a FUSE file it has heard nothing: the loop device would be empty.
         os.fstat(fd)
         for _ in range(_ATTEMPTS):
-            if (device := _attach_free(fd, mark)) is not None:
-                return device
+            device, loop = loop_devices.attach(fd, _mark(file))
+            try:
+                if may_discard(device):
+                    return device
+                loop_devices.clear(loop)  # somebody else's limit, from before
+            finally:
+                os.close(loop)
+            _renew(device)
     finally:
         os.close(fd)
-    raise TargetError("every free loop device was taken by somebody else: run this again")
-
-
-def _attach_free(fd: int, mark: bytes) -> Path | None:
-    """A loop device over the file, or None if another was quicker."""
-    try:
-        with CONTROL.open("rb") as control:
-            device = Path(f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}")
-        loop = os.open(device, os.O_RDWR | os.O_CLOEXEC)
-    except OSError as error:
-        raise TargetError(
-            f"no loop device is left ({error.filename or CONTROL}: {error.strerror}): detach one "
-            "(losetup -l), or let this container have more of /dev/loop*"
-        ) from error
-    info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, _DIRECT_IO, mark, b"", b"", 0, 0)
-    try:
-        fcntl.ioctl(loop, _CONFIGURE, _CONFIG_HEAD.pack(fd, 0) + info + _CONFIG_TAIL)
-    except OSError as error:
-        if error.errno == errno.EBUSY:
-            return None
-        raise TargetError(f"{device}: {error.strerror}: Linux 5.8 or newer is needed") from error
-    else:
-        if may_discard(device):
-            return device
-        fcntl.ioctl(loop, _CLR_FD)  # somebody else's limit, from before
-    finally:
-        os.close(loop)
-    _renew(device)
-    return None
+    raise TargetError("no free loop device takes TRIM commands: detach one (losetup -l)")
 
 
 def limit_queue(device: Path, limits: QueueLimits) -> None:
@@ -126,8 +86,8 @@ def _renew(device: Path) -> None:
     A queue's limits outlast what lies below it, and a limit of 0 for discards cannot be taken back:
     the kernel (6.18) then takes their granularity for 0 and refuses every other size.
     """
-    with contextlib.suppress(OSError), CONTROL.open("rb") as control:  # or somebody has taken it
-        fcntl.ioctl(control, _CTL_REMOVE, int(device.name.removeprefix("loop")))
+    with contextlib.suppress(OSError):  # or somebody has taken it
+        loop_devices.remove(device)
 
 
 def over(file: Path) -> list[Path]:
@@ -153,7 +113,7 @@ def detach(file: Path, limit_s: float = _LIMIT_S) -> list[Path]:
                     limited.append(device)
                 writeback.lift(block_queue.number_of(device.name))
                 with contextlib.suppress(OSError):  # somebody else was quicker
-                    fcntl.ioctl(loop, _CLR_FD)
+                    loop_devices.clear(loop)
     deadline = time.monotonic() + limit_s
     while (left := over(file)) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -188,16 +148,10 @@ def _opened(device: Path) -> Iterator[int | None]:
 
 
 def _is_marked(loop: int, file: Path) -> bool:
-    info = bytearray(_INFO.size)
-    try:
-        fcntl.ioctl(loop, _GET_STATUS64, info)
-    except OSError:
-        return False
-    name = bytes(_INFO.unpack(info)[9])
-    return name.split(b"\0")[0] == _mark(file)
+    return loop_devices.name_of(loop) == _mark(file)
 
 
 def _mark(file: Path) -> bytes:
     mark = os.fsencode(file)
-    assert len(mark) <= _LONGEST_MARK
+    assert len(mark) <= loop_devices.LONGEST_NAME
     return mark
