@@ -8,7 +8,6 @@ refused. Before each phase that changes what lies on the drive, the target is as
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from harness.devices.profiles import DeviceProfile
 from harness.drives.scratch import HEADER_BYTES, Scratch
 from harness.drives.targets import Step, Target
 from harness.errors import DeviceError, InvalidRun, TargetError
-from harness.system import mounts
+from harness.system import leases, mounts
 from harness.system.programs import find_program
 from harness.workloads import fio
 from harness.workloads.fio import FioRun
@@ -334,9 +333,9 @@ def _prepare(phase: Phase, drive: Drive) -> None:
     for what, command, written in _preparation(phase, drive):
         drive.target.permit(what, written)
         with drive.unpaced():
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = leases.call(command, dies_with_us=True)
         if done.returncode != 0:
-            said = " ".join(done.stderr.split())
+            said = " ".join(done.stderr.decode(errors="replace").split())
             raise DeviceError(f"{what}: {' '.join(command)} failed: {said}")
 
 

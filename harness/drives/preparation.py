@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -335,26 +334,13 @@ def _call(what: str, command: tuple[str, ...]) -> None:
     argv = [find_program(command[0]), *command[1:]]
     deadline = time.monotonic() + _BUSY_PATIENCE_S
     while True:
-        done = _once(argv)
+        done = leases.call(argv)
         if not done.returncode:
             return
         said = last_words(done)
         if os.strerror(errno.EBUSY) not in said or time.monotonic() > deadline:
             raise DeviceError(f"{what} failed: {command[0]} says: {said}")
         time.sleep(_BUSY_LOOK_S)
-
-
-def _once(argv: list[str]) -> subprocess.CompletedProcess[bytes]:
-    pipe = subprocess.PIPE
-    with leases.open_lease() as lease:
-        process = lease.start(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-        with process:
-            try:
-                out, said = process.communicate()
-            except BaseException:
-                process.terminate()
-                raise
-    return subprocess.CompletedProcess(argv, process.returncode, out, said)
 
 
 def _await_sanitized(drive: Path) -> None:

@@ -50,6 +50,7 @@ from harness.system import (
     writeback,
 )
 from harness.system.cgroups import Cgroup
+from harness.system.programs import find_program
 
 _FOR_ROOT: Final = Path("/run/flashlab/.leases")
 _TOKEN_FILE: Final = ".flashlab-lease"  # noqa: S105
@@ -149,6 +150,29 @@ def open_lease() -> Iterator[Lease]:
         os.close(lock)
     if failed:
         raise TargetError("; ".join(failed))
+
+
+def call(
+    command: Sequence[str], *, dies_with_us: bool = False
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a program to its end, in a lease of its own: after a kill, `clean` ends it.
+
+    `dies_with_us`: the kernel kills it at once then, for what would go on to overwrite a device; of
+    a program's own children it knows nothing. Raises MissingTool, TargetError.
+    """
+    dying = [find_program("setpriv"), "--pdeathsig", "KILL", "--"] if dies_with_us else []
+    pipe = subprocess.PIPE
+    with open_lease() as lease:
+        process = lease.start(
+            [*dying, *command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
+        with process:
+            try:
+                out, said = process.communicate()
+            except BaseException:
+                process.terminate()
+                raise
+    return subprocess.CompletedProcess(command, process.returncode, out, said)
 
 
 def end_processes() -> tuple[list[str], list[str]]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import need
+from conftest import cleaning_alone, need
 
 from harness.errors import DeviceError
+from harness.runs import cleaning
+from harness.system import processes
 from harness.workloads import fio
+
+LIMIT_S = 30.0
 
 
 @pytest.mark.builds
@@ -29,3 +38,49 @@ def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
     need("fio")
     with pytest.raises(DeviceError, match=r"fio failed on .*file: .*rw"):
         fio.run(tmp_path / "file", {"rw": "sideways", "bs": "4k", "size": "4k"})
+
+
+RUN = """
+import sys
+from pathlib import Path
+from harness.workloads import fio
+slow = {"rw": "randwrite", "bs": "4k", "size": "4m", "rate_iops": 50, "time_based": 1}
+fio.run(Path(sys.argv[1]), {**slow, "runtime": 600, "numjobs": 2})
+"""
+PREPARE = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from harness.calibration import measure
+from harness.calibration.jobs import Phase
+target = SimpleNamespace(path=Path(sys.argv[1]), size_bytes=4 << 20, permit=lambda *_: None)
+phase = Phase("steady", (), prepare="overwrite", prepared_bytes=1 << 50)
+measure._prepare(phase, measure.Drive(target))
+"""
+
+
+@pytest.mark.root
+@pytest.mark.builds
+@pytest.mark.parametrize("program", [RUN, PREPARE], ids=["run", "prepare"])
+@cleaning_alone
+def test_nobody_writes_on_when_the_run_is_killed(tmp_path: Path, program: str) -> None:
+    """And a second run on the same target would have it for itself."""
+    need("fio")
+    file = tmp_path / "file"
+    file.write_bytes(bytes(4 << 20))
+    child = subprocess.Popen([sys.executable, "-c", program, str(file)], stdout=subprocess.DEVNULL)
+    try:
+        while not processes.users(file):
+            assert child.poll() is None
+        child.kill()
+        child.wait()
+        deadline = time.monotonic() + LIMIT_S
+        while processes.users(file):
+            assert time.monotonic() < deadline, "it is still written to"
+            time.sleep(0.02)
+    finally:
+        child.kill()
+        child.wait()
+        for pid in processes.users(file):
+            os.kill(pid, signal.SIGKILL)
+        cleaning.clean()
