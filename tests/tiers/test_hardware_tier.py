@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from conftest import contents, loop_device, mounted, need
-from test_join_engine import join, oracle, spec
+from engine_joins import join, oracle, spec
 
 from harness import _core
 from harness.drives import guard
