@@ -52,20 +52,25 @@ def bind(note: Path, processor: int, others: Iterable[Path]) -> None:
 
 def put_back(note: Path, others: Iterable[Path]) -> bool:
     """Puts back what was before, unless one of the others wants it as it is, or somebody else has
-    changed it since. The note goes. Says whether it was put back. Raises TargetError.
+    changed it since. The note goes then. Says whether it was put back. Raises TargetError.
     """
     if not note.exists():
         return False
     with _locked():
-        found = _noted(note)
-        note.unlink(missing_ok=True)
-        now = _read()
-        if found is None or found[1] != now:
-            return False
-        if any(other[1] == now for other in filter(None, map(_noted, others))):
-            return False
-        _write(found[0])
-    return True
+        before = _to_put_back(note, others)
+        if before is not None:
+            _write(before)
+        note.unlink(missing_ok=True)  # last: nothing else knows what was before
+    return before is not None
+
+
+def _to_put_back(note: Path, others: Iterable[Path]) -> str | None:
+    """What was before, if it is to be again."""
+    found, now = _noted(note), _read()
+    if found is None or found[1] != now:
+        return None
+    is_wanted = any(other[1] == now for other in filter(None, map(_noted, others)))
+    return None if is_wanted else found[0]
 
 
 @contextlib.contextmanager

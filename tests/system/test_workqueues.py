@@ -83,6 +83,25 @@ def test_a_setting_that_is_refused_is_told(tmp_path: Path, monkeypatch: pytest.M
         workqueues._write("2")
 
 
+def test_what_could_not_be_put_back_can_be_later(
+    setting: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "note"
+    workqueues.bind(note, 1, [])
+
+    def refuse(_: str) -> None:
+        raise TargetError("the kernel does not take it")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(workqueues, "_write", refuse)
+        with pytest.raises(TargetError):
+            workqueues.put_back(note, [])
+    assert setting.read_text() == "2"
+    assert workqueues.put_back(note, [])
+    assert setting.read_text() == "f,ffffffff"
+    assert not note.exists()
+
+
 @given(st.integers(1, 1 << 200))
 def test_masks_of_any_length_are_written_as_the_kernel_reads_them(mask: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
