@@ -56,11 +56,14 @@ def attach(
 
 def _attach_free(config: bytes) -> tuple[Path, int] | None:
     """A loop device and a descriptor of it, or None if another was quicker."""
+    device = None
     try:
         with CONTROL.open("rb") as control:
             device = Path(f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}")
         loop = os.open(device, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
+        if device is not None and not Path(f"/sys/block/{device.name}").exists():
+            return None  # somebody has just removed it
         raise TargetError(
             f"no loop device is left ({error.filename or CONTROL}: {error.strerror}): be root, "
             "detach one (losetup -l), or let this container have more of /dev/loop*"

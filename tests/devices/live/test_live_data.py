@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,14 @@ from harness.devices.profiles import NamedRange
 from harness.errors import TargetError, TraceError
 from harness.paths import Project
 from harness.runs.cleaning import clean
+from harness.system import block_queue
 
 pytestmark = [pytest.mark.servers, pytest.mark.root]
 
 by_name = pytest.mark.parametrize("drive", DRIVES, ids=lambda drive: drive.name.split()[0])
 BLOCK = 4096
+LOOP_CTL_ADD = 0x4C80  # linux/loop.h
+LOOP_CTL_REMOVE = 0x4C81
 
 
 @pytest.fixture(autouse=True)
@@ -187,6 +191,35 @@ def test_a_disk_has_no_trim_and_leaves_no_loop_device_without_it(project: Projec
     assert loops.may_discard(loop)
     with created(MX500.spec(project, speed="none")) as device, direct(device.path) as fd:
         discard(fd, 0, BLOCK)
+
+
+def test_a_loop_device_keeps_nothing_of_the_queue_of_a_flash_drive(
+    project: Project, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    os.truncate(file, 64 << 20)
+    _, was = queue_over(file)
+    with created(MX500.spec(project, speed="none", front="fuse_loop")) as device:
+        number = int(device.path.name.removeprefix("loop"))
+        assert block_queue.noted(device.path.name) != was
+    assert queue_over(file, number) == (number, was)
+
+
+def queue_over(file: Path, number: int = -1) -> tuple[int, dict[str, str]]:
+    """The number of a loop device, by default a new one, and its queue with a file below it."""
+    with loops.CONTROL.open("rb") as control:
+        with suppress(FileExistsError):
+            number = fcntl.ioctl(control, LOOP_CTL_ADD, number)
+        device = f"/dev/loop{number}"
+        if subprocess.run(["losetup", device, str(file)], check=False).returncode:
+            pytest.skip(f"somebody else has taken {device}")
+        try:
+            return number, block_queue.noted(f"loop{number}")
+        finally:
+            subprocess.run(["losetup", "--detach", device], check=True)
+            with suppress(OSError):  # somebody has taken it
+                fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
 
 
 def test_the_file_systems_stressors_of_stress_ng_find_nothing(

@@ -9,6 +9,7 @@ cannot become another's.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -23,9 +24,12 @@ LARGEST_REQUEST_BYTES: Final = 512 << 10
 """A loop device takes 128 pieces of memory at a time: what is larger is split where memory happens
 to lie, differently every time."""
 
+_BLOCK: Final = Path("/sys/block")
 _OTHER: Final = 4
 _ATTEMPTS: Final = 100
 _LIMIT_S: Final = 3.0
+_GLANCE_S: Final = 1.0
+"""Others' losetup and udev open a loop device for a moment to look at it."""
 
 
 def attach(file: Path) -> Path:
@@ -54,7 +58,7 @@ def attach(file: Path) -> Path:
 
 def limit_queue(device: Path, limits: QueueLimits) -> None:
     """The block layer sees the drive that the limits are of, as far as the kernel lets it."""
-    where = Path("/sys/block") / device.name
+    where = _BLOCK / device.name
     settings = (
         ("rotational", int(limits.rotational)),
         ("max_sectors_kb", LARGEST_REQUEST_BYTES >> 10),
@@ -74,7 +78,7 @@ def limit_queue(device: Path, limits: QueueLimits) -> None:
 def may_discard(device: Path) -> bool:
     """Whether a loop device takes TRIM commands, as far as its queue's limit goes."""
     try:
-        limit = (Path("/sys/block") / device.name / "queue/discard_max_bytes").read_text()
+        limit = (_BLOCK / device.name / "queue/discard_max_bytes").read_text()
     except OSError:
         return True
     return int(limit) > 0
@@ -83,11 +87,22 @@ def may_discard(device: Path) -> bool:
 def _renew(device: Path) -> None:
     """Removes a loop device that nothing uses, so that whoever needs one gets it made anew.
 
-    A queue's limits outlast what lies below it, and a limit of 0 for discards cannot be taken back:
-    the kernel (6.18) then takes their granularity for 0 and refuses every other size.
+    A queue's settings outlast what lies below it, and not all of them can be taken back: with a
+    limit of 0 for discards the kernel (6.18) takes their granularity for 0 and refuses every other
+    size, and it does not say how many requests it really lets in.
     """
-    with contextlib.suppress(OSError):  # or somebody has taken it
+    deadline = time.monotonic() + _GLANCE_S
+    while not _is_removed(device) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _is_removed(device: Path) -> bool:
+    """Tries to; also true if it is not ours any more: somebody has taken it, or was quicker."""
+    try:
         loop_devices.remove(device)
+    except OSError as error:
+        return error.errno != errno.EBUSY or (_BLOCK / device.name / "loop").exists()
+    return True
 
 
 def over(file: Path) -> list[Path]:
@@ -103,21 +118,21 @@ def over(file: Path) -> list[Path]:
 def detach(file: Path, limit_s: float = _LIMIT_S) -> list[Path]:
     """Detaches the loop devices over a file; returns those that are in use even after `limit_s`.
 
-    These detach themselves as soon as the last user has gone.
+    These detach themselves as soon as the last user has gone. The others go altogether, with the
+    queue of the drive that they stood for.
     """
-    limited = []
+    detached = []
     for device in _candidates(file):
         with _opened(device) as loop:
             if loop is not None and _is_marked(loop, file):
-                if not may_discard(device):
-                    limited.append(device)
+                detached.append(device)
                 writeback.lift(block_queue.number_of(device.name))
                 with contextlib.suppress(OSError):  # somebody else was quicker
                     loop_devices.clear(loop)
     deadline = time.monotonic() + limit_s
     while (left := over(file)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    for device in limited:
+    for device in detached:
         if device not in left:
             _renew(device)
     return left
@@ -127,7 +142,7 @@ def _candidates(file: Path) -> list[Path]:
     """Those that sysfs does not rule out; others' are not even opened."""
     possible = {str(file), "/"}
     found = []
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+    for backing in _BLOCK.glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
             if backing.read_text().rstrip("\n").removesuffix(" (deleted)") in possible:
                 found.append(Path("/dev") / backing.parts[3])
