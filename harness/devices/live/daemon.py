@@ -45,6 +45,7 @@ class Daemon:
         self._stack = contextlib.ExitStack()
         self._ending: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._service: Service | None = None
+        self._has_made_store = False
         self._is_made = False
 
     def open(self) -> dict[str, Any]:
@@ -124,20 +125,23 @@ class Daemon:
             fd = store.open_memory(self._visible)
         else:
             file = Path(self._spec.store)
-            if not file.exists():
-                if self._before is not None:
-                    raise TargetError(f"{file} is gone, and the device's data with it")
-                self._place.note_unfinished(file)
-                self._stack.callback(self._drop_store, file)
+            if self._before is not None and not file.exists():
+                raise TargetError(f"{file} is gone, and the device's data with it")
             keep = self._spec.state is not None or self._before is not None
-            fd = store.open_file(file, self._visible, keep=keep)
+            fd = store.open_file(file, self._visible, keep=keep, made=self._note_store)
         self._stack.callback(os.close, fd)
+        self._stack.callback(self._drop_store, fd)
         return fd
 
-    def _drop_store(self, file: Path) -> None:
-        """A device that never came to be leaves no file."""
-        if not self._is_made:
-            file.unlink(missing_ok=True)
+    def _note_store(self, fd: int) -> None:
+        """Nobody but this process has made it, and nothing is in it yet."""
+        self._place.note_made(Path(self._spec.store), os.fstat(fd))
+        self._has_made_store = True
+
+    def _drop_store(self, fd: int) -> None:
+        """A device that never came to be leaves no file that it has made."""
+        if self._has_made_store and not self._is_made:
+            store.delete(Path(self._spec.store), fd)
 
     def _own_store(self) -> None:
         """From here on the host may write, and the data may become newer than any saved state."""

@@ -6,7 +6,8 @@
     NAME/owner         held by whoever wants the device to end with it; gone if nobody does
     NAME/control.sock  see control.py
     NAME/processors    what the kernel's own work ran on before the device changed it (workqueues)
-    NAME/unfinished    paths of files that are not worth anything before they are finished
+    NAME/unfinished    files that are not worth anything before they are finished: paths, and inodes
+                       of those that anybody else could have made, too
     NAME/spec.json     what was asked for;  NAME/about.json  what came of it;  NAME/log
 
 A device is made in a folder without a name (.new-*) and goes through one (.old-*), so that a name
@@ -23,11 +24,12 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from harness.devices.live import front
 from harness.devices.live.front.base import Leftovers
@@ -46,6 +48,40 @@ _FRONT: Final = "front"
 _ATTEMPTS: Final = 3
 _LAZILY: Final = "lazily"
 _FREED: Final = "put back the processors of the kernel's own work"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A file that is worth nothing without its device.
+
+    `inode`: the numbers of its file system and its own, if only that very file is meant.
+    """
+
+    path: Path
+    inode: tuple[int, int] | None = None
+
+    def as_line(self) -> str:
+        """As it is noted."""
+        return json.dumps([str(self.path), *self.inode] if self.inode else str(self.path)) + "\n"
+
+    @classmethod
+    def of_line(cls, line: str) -> Self:
+        """As it was noted. Raises ValueError."""
+        match json.loads(line):
+            case str(path):
+                return cls(Path(path))
+            case [str(path), int(system), int(number)]:
+                return cls(Path(path), (system, number))
+        raise ValueError(line)
+
+    def is_there(self) -> bool:
+        """Whether it is, and nobody has it locked, as a live device has its store.
+
+        Raises OSError.
+        """
+        facts = self.path.lstat()
+        same = self.inode in (None, (facts.st_dev, facts.st_ino))
+        return same and stat.S_ISREG(facts.st_mode) and not locks.is_held(self.path)
 
 
 @dataclass(frozen=True)
@@ -133,16 +169,24 @@ class Place:
     def note_unfinished(self, *paths: Path) -> None:
         """The device's process is about to make these files: without it they are worth nothing."""
         with (self.folder / "unfinished").open("a") as notes:
-            notes.writelines(json.dumps(str(path)) + "\n" for path in paths)
+            notes.writelines(Unfinished(path).as_line() for path in paths)
+
+    def note_made(self, path: Path, facts: os.stat_result) -> None:
+        """The device's process has just made this file; another one at this path is not meant.
+
+        A process that is killed before it says so leaves an empty file: nothing proves whose it is.
+        """
+        with (self.folder / "unfinished").open("a") as notes:
+            notes.write(Unfinished(path, (facts.st_dev, facts.st_ino)).as_line())
 
     def forget_unfinished(self, *paths: Path) -> None:
         """These have been finished, or deleted."""
-        left = [path for path in self.unfinished() if path not in paths]
+        left = [file for file in self.unfinished() if file.path not in paths]
         part = self.folder / "unfinished.part"
-        part.write_text("".join(json.dumps(str(path)) + "\n" for path in left))
+        part.write_text("".join(file.as_line() for file in left))
         part.rename(self.folder / "unfinished")
 
-    def unfinished(self) -> list[Path]:
+    def unfinished(self) -> list[Unfinished]:
         """What was noted; a line that was cut off was noted of nothing yet."""
         try:
             lines = (self.folder / "unfinished").read_text().splitlines()
@@ -151,7 +195,7 @@ class Place:
         found = []
         for line in lines:
             with contextlib.suppress(ValueError):
-                found.append(Path(json.loads(line)))
+                found.append(Unfinished.of_line(line))
         return found
 
 
@@ -369,10 +413,11 @@ def _detach(left: Leftovers, *, patient: bool) -> list[str]:
 
 def _delete_unfinished(place: Place) -> list[str]:
     deleted = []
-    for path in place.unfinished():
+    for file in place.unfinished():
         with contextlib.suppress(OSError):
-            path.unlink()
-            deleted.append(f"deleted {path}, which was not finished")
+            if file.is_there():
+                file.path.unlink()
+                deleted.append(f"deleted {file.path}, which was not finished")
     return deleted
 
 

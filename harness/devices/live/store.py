@@ -18,6 +18,7 @@ import json
 import os
 import stat
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -96,10 +97,14 @@ def open_memory(size_bytes: int) -> int:
     return fd
 
 
-def open_file(path: Path, size_bytes: int, *, keep: bool) -> int:
+def open_file(
+    path: Path, size_bytes: int, *, keep: bool, made: Callable[[int], None] = lambda _: None
+) -> int:
     """A descriptor of the store at `path`, made if it does not exist, locked for this process.
 
-    Raises TargetError if another device uses it, and for what `check_path` refuses.
+    `made` is told the descriptor of a file that this call has made, before anything is in it.
+    Raises TargetError if another device uses it, and for what `check_path` refuses; a file that
+    this call has made goes then.
     """
     check_path(path, keep=keep)
     is_new = not path.exists()
@@ -111,9 +116,7 @@ def open_file(path: Path, size_bytes: int, *, keep: bool) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if is_new:
-            os.ftruncate(fd, size_bytes + _BEHIND_BYTES)
-            write_label(fd, "")
-            _sync_folder(path.parent)
+            _lay_out(fd, path, size_bytes, made)
         elif os.fstat(fd).st_size != size_bytes + _BEHIND_BYTES:
             raise TargetError(
                 f"{path} is the store of a device of "
@@ -130,6 +133,24 @@ def open_file(path: Path, size_bytes: int, *, keep: bool) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def _lay_out(fd: int, path: Path, size_bytes: int, made: Callable[[int], None]) -> None:
+    try:
+        made(fd)
+        os.ftruncate(fd, size_bytes + _BEHIND_BYTES)
+        write_label(fd, "")
+        _sync_folder(path.parent)
+    except BaseException:
+        delete(path, fd)
+        raise
+
+
+def delete(path: Path, fd: int) -> None:
+    """Deletes a store, if what is at `path` is the file of this descriptor."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(fd), path.lstat()):
+            path.unlink()
 
 
 def write_label(fd: int, state: str) -> None:

@@ -35,7 +35,8 @@ from live_world import (
 )
 
 from harness.devices import live
-from harness.devices.live import store
+from harness.devices.live import registry, store
+from harness.devices.live.daemon import Daemon
 from harness.devices.live.front.base import QueueLimits
 from harness.devices.live.spec import LiveSpec
 from harness.devices.model import Device
@@ -524,6 +525,46 @@ def test_a_label_says_what_a_store_is(tmp_path: Path) -> None:
             store.load_state(tmp_path / "state", {"seed": 1}, fd)
     finally:
         os.close(fd)
+
+
+def test_a_device_that_fails_to_start_leaves_the_file_that_somebody_else_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there when the device was asked for, and is when its process opens it."""
+    path = tmp_path / "store"
+    opened = store.open_file
+
+    def open_too_late(*arguments: Any, **options: Any) -> int:
+        path.write_bytes(b"another's")
+        return opened(*arguments, **options)
+
+    creation = registry.begin(new_name(), "mx500", "fuse_loop")
+    try:
+        daemon = Daemon(creation.place, small(store=str(path)), None)
+        monkeypatch.setattr(store, "open_file", open_too_late)
+        with pytest.raises(TargetError, match="exists"):
+            daemon.open()
+        assert path.read_bytes() == b"another's"
+    finally:
+        creation.undo()
+    assert path.read_bytes() == b"another's"
+
+
+@pytest.mark.parametrize("whose", ["its own", "of another inode", "of a device that uses it"])
+def test_what_was_not_finished_is_deleted_if_it_is_that_file_and_nobody_uses_it(
+    tmp_path: Path, whose: str
+) -> None:
+    path = tmp_path / "store"
+    creation = registry.begin(new_name(), "mx500", "fuse_loop")
+    with os.fdopen(store.open_file(path, 1 << 20, keep=False), "rb") as used:
+        creation.place.note_made(path, os.fstat(used.fileno()))
+        if whose == "of another inode":
+            path.rename(tmp_path / "first")  # which keeps its number
+            path.touch()
+        if whose != "of a device that uses it":
+            used.close()
+        creation.undo()
+        assert path.exists() == (whose != "its own")
 
 
 def test_specs_say_what_is_wrong() -> None:
