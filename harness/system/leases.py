@@ -25,6 +25,7 @@ noted one as long as it has its sequence number, which the kernel gives to no ot
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -67,9 +68,12 @@ class Lease:
     folder: Path
 
     def new_folder(self, parent: Path, prefix: str) -> Path:
-        """A new folder that only we may enter; deleted with the lease. Raises TargetError."""
+        """A new folder that only we may enter; deleted with the lease. Raises TargetError.
+
+        Its path has no links in it: so the mount table has what will be mounted there.
+        """
         token = secrets.token_hex(8)
-        path = parent.absolute() / f"{prefix}{token}"
+        path = parent.resolve() / f"{prefix}{token}"
         note = self.folder / f"folder-{token}"
         note.write_text(json.dumps(str(path)))
         try:
@@ -336,14 +340,32 @@ def _delete_folder(note: Path) -> str:
     if path is None or not path.is_dir() or path.is_symlink() or not _is_ours(path, note):
         note.unlink(missing_ok=True)
         return ""
-    if inside := mounts.below(path):
+    if inside := mounts.below(path.resolve()):
         raise TargetError(f"{path}: something is mounted at {inside[0]}: unmount it first")
     try:
+        _check_whole(path)
         shutil.rmtree(path)
     except OSError as error:
         raise TargetError(f"{path}: not deleted: {error}") from error
     note.unlink(missing_ok=True)
     return f"deleted {path}"
+
+
+def _check_whole(folder: Path | str, above: int | None = None) -> None:
+    """Raises OSError if a folder below is of another file system, whatever the mount table says.
+
+    Follows no links, as rmtree. `above`: the folder that it is in, and of whose it has to be.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        if above is not None and os.fstat(fd).st_dev != os.fstat(above).st_dev:
+            raise OSError(errno.EXDEV, "in it is one of another file system", str(folder))
+        with os.scandir(fd) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for name in names:
+            _check_whole(name, fd)
+    finally:
+        os.close(fd)
 
 
 def _is_ours(path: Path, note: Path) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import mmap
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from live_world import eventually
 from harness.drives import scratch
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.probes import counters
-from harness.system import filesystems, mounts
+from harness.system import filesystems, leases, mounts
 from harness.system.filesystems import PLAIN, Ext4Spec
 from harness.tiers.base import DeviceRequest
 from harness.tiers.hardware import HardwareBench
@@ -241,6 +242,31 @@ def test_a_failure_inside_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError), filesystems.ext4(device):
             1 / 0  # noqa: B018
         assert mounts.of_device(device) == []
+
+
+@pytest.mark.servers
+@pytest.mark.root
+def test_it_is_unmounted_and_kept_where_the_temporary_folder_is_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mount table has no links in its paths."""
+    place, link, root = (tmp_path / name for name in ("place", "link", "leases"))
+    place.mkdir()
+    link.symlink_to(place)
+    monkeypatch.setattr(tempfile, "tempdir", str(link))
+    monkeypatch.setattr(leases, "_root", lambda: root)
+    with loop_device(tmp_path, SIZE) as device:
+        try:
+            with filesystems.ext4(device) as folder:
+                (folder / "file").write_text("kept")
+            assert mounts.of_device(device) == []
+        finally:
+            for mount in mounts.of_device(device):
+                mounts.unmount(mount)
+        assert list(root.iterdir()) == []
+        assert list(place.iterdir()) == []
+        with filesystems.mounted(device) as folder:
+            assert (folder / "file").read_text() == "kept"
 
 
 @pytest.mark.servers

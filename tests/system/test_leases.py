@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import full_tmpfs
 
-from harness.system import leases, processes
+from harness.system import leases, mounts, processes
 
 _DEEP = "[" * 100_000 + "]" * 100_000
 _PROCESS: dict[str, Any] = {"pid": 1, "start_time": 0, "ending": 15}
@@ -95,6 +96,29 @@ def test_a_note_that_was_cut_short_is_forgotten(own: Path, kind: str, text: str)
     (own / f"{kind}-0123").write_text(text)
     assert _clean() == ([], [])
     assert not own.exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_folder_is_not_deleted_through_a_mount(
+    own: Path, monkeypatch: pytest.MonkeyPatch, *, is_listed: bool
+) -> None:
+    """Its noted path has a link in it, or the mount table does not have it at all."""
+    path = _note_folder(own)
+    inside = path / "below" / "mounted"
+    inside.mkdir(parents=True)
+    link = path.parent / "link"
+    link.symlink_to(path.parent)
+    (own / "folder-fedcba9876543210").write_text(json.dumps(str(link / path.name)))
+    if not is_listed:
+        monkeypatch.setattr(mounts, "below", lambda _: [])
+    with full_tmpfs(inside):
+        (inside / "file").write_text("kept")
+        done, [failed] = _clean()
+        assert done == []
+        assert ("is mounted at" if is_listed else "of another file system") in failed
+        assert (inside / "file").read_text() == "kept"
+    assert _clean() == ([f"deleted {link / path.name}"], [])
 
 
 def test_a_process_is_ended_beside_a_wrong_note(own: Path) -> None:
