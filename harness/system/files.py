@@ -9,7 +9,9 @@ import hashlib
 import os
 import secrets
 import shutil
+import signal
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -17,6 +19,7 @@ from typing import BinaryIO, Final
 from harness.errors import DataFolderError, DiskFull, HarnessError
 
 _PART: Final = ".flashlab-part-"
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def write_atomically(path: Path, data: bytes, *, make_folder: bool = False) -> None:
@@ -69,14 +72,18 @@ class Publication:
         self._emptied.append(folder)
 
     def publish(self) -> None:
-        """Every file takes its place; what else is in folders that are to be emptied goes."""
-        for path, part in self._parts.items():
-            with told(path):
-                part.replace(path)
-        for folder in self._emptied:
-            with told(folder):
-                _delete_all_but(folder, self._parts)
-        self._locks.close()
+        """Every file takes its place; what else is in folders that are to be emptied goes.
+
+        A signal that would end us ends us after that.
+        """
+        with _undisturbed():
+            for path, part in self._parts.items():
+                with told(path):
+                    part.replace(path)
+            for folder in self._emptied:
+                with told(folder):
+                    _delete_all_but(folder, self._parts)
+            self._locks.close()
 
     def drop(self) -> None:
         """Nothing stays of what has not taken its place."""
@@ -120,6 +127,32 @@ def clear_unfinished(folder: Path) -> None:
         with contextlib.suppress(OSError), part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals that would end us come after the block.
+
+    Python runs their handlers in the main thread, whichever thread gets the signal: a mask, which
+    is one thread's, would not keep them away, and other threads need none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted: list[int] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(_raise_signals, noted)
+        for which in _ENDING:
+            handler = signal.getsignal(which)
+            if handler is not None:  # or it is not Python's, who could not set it again
+                stack.callback(signal.signal, which, handler)
+                signal.signal(which, lambda number, _: noted.append(number))
+        yield
+
+
+def _raise_signals(numbers: list[int]) -> None:
+    for number in numbers:
+        signal.raise_signal(number)
 
 
 def _begin(folder: Path) -> tuple[Path, BinaryIO]:

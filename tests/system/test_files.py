@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,53 @@ def test_together_or_not_at_all(tmp_path: Path) -> None:
     assert _names(tmp_path) == ["copy", "shown", "shown/kept"]
     assert (shown / "kept").read_bytes() == b"new"
     assert (tmp_path / "copy").read_bytes() == b"old"
+
+
+def _in_another_thread(which: signal.Signals) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(signal.raise_signal, which).result()
+
+
+@pytest.mark.parametrize("send", [signal.raise_signal, _in_another_thread])
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_middle_comes_after_all_files(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    which: signal.Signals,
+    send: Callable[[signal.Signals], None],
+) -> None:
+    """Also one that another thread got: its handler runs in this one."""
+    names = ["first", "second", "third"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"old")
+    replaced: list[Path] = []
+    replace = Path.replace
+
+    def replace_disturbed(self: Path, target: Path) -> Path:
+        replaced.append(target)
+        if len(replaced) == 2:
+            send(which)
+        return replace(self, target)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", replace_disturbed)
+    before = signal.signal(which, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _publish_new(tmp_path, names)
+        assert signal.getsignal(which) is interrupt
+    finally:
+        signal.signal(which, before)
+    assert [(tmp_path / name).read_bytes() for name in names] == [b"new"] * 3
+    assert _names(tmp_path) == sorted(names)
+
+
+def _publish_new(folder: Path, names: Sequence[str]) -> None:
+    with publication() as files:
+        for name in names:
+            files.write(folder / name, b"new")
 
 
 def _publish_and_fail(folder: Path) -> None:
