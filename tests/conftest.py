@@ -54,6 +54,8 @@ settings.load_profile("fast")
 # A run in the background ignores Ctrl-C, and so would all that tests start and then interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: we go on, and what we start need not
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 cleaning_alone = pytest.mark.xdist_group("cleaning")
@@ -240,7 +242,7 @@ def harness_here(
     checkout: Project, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Like harness_command, but in this process: starting Python takes longer than failing."""
-    before = signal.getsignal(signal.SIGTERM)
+    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGHUP)}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.chdir(checkout.root)
@@ -253,7 +255,8 @@ def harness_here(
         return subprocess.CompletedProcess(arguments, status, said.out, said.err)
 
     yield run
-    signal.signal(signal.SIGTERM, before)
+    for which, handler in before.items():
+        signal.signal(which, handler)
 
 
 def contents(keys: Any) -> NDArray[np.void]:

@@ -73,6 +73,8 @@ TierOption = Annotated[
 def main() -> NoReturn:
     """Runs the command line. An operating error is one line on stderr and exit code 2."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # which is how nohup wants it
+        signal.signal(signal.SIGHUP, _hang_up)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files need not be text
             stream.reconfigure(errors="backslashreplace")
@@ -105,6 +107,16 @@ def _all_said() -> Iterator[None]:
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
+
+
+def _hang_up(_signal: int, _frame: FrameType | None) -> None:
+    """A lost terminal ends us as SIGTERM would now.
+
+    It is told twice, by the shell and by the kernel: the second time nothing is to be cut off of
+    what puts all back, nor a program that it starts.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _fail(error: HarnessError) -> NoReturn:

@@ -241,7 +241,10 @@ def test_the_same_experiment_twice_at_once_computes_every_point_once(checkout: P
     assert len(keys) == len(set(keys)) == 24
 
 
-def test_sigterm_removes_the_target(checkout: Project, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_a_run_removes_the_target(
+    checkout: Project, tmp_path: Path, which: signal.Signals
+) -> None:
     target = tmp_path / "target"
     process = subprocess.Popen(
         [
@@ -268,10 +271,26 @@ def test_sigterm_removes_the_target(checkout: Project, tmp_path: Path) -> None:
             pytest.fail(stderr)
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(which)
+    if which == signal.SIGHUP:  # a shell says it, and the kernel when the shell has ended
+        process.send_signal(which)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2, stderr
     assert not target.exists()
+
+
+def test_a_lost_terminal_is_told_twice_and_ends_a_run_once(harness_here: Command) -> None:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # or we would end if the command did not heed it
+    assert harness_here("--version").returncode == 0
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGHUP)
+
+
+def test_a_run_that_shall_go_on_without_a_terminal_does(harness_here: Command) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    assert harness_here("--version").returncode == 0
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 @pytest.mark.root
