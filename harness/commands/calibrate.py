@@ -167,8 +167,9 @@ def _claimed_drive(name: str) -> Iterator[tuple[Drive, str]]:
     from harness.calibration.measure import Drive
     from harness.calibration.profile_file import drive_name
     from harness.drives import fingerprint, guard
+    from harness.drives.queue_settings import queue_settings
 
-    with guard.claimed(name) as target:
+    with guard.claimed(name) as target, queue_settings(target.drive.node, {}):
         yield Drive(target), drive_name(fingerprint.of_drive(target.drive))
 
 

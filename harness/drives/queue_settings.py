@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from harness.errors import TargetError
 from harness.system import block_queue, leases
 
 
@@ -15,12 +16,24 @@ def queue_settings(path: Path, settings: Mapping[str, str | int]) -> Iterator[No
 
     `settings`: names below /sys/block/DRIVE/queue (scheduler, nr_requests, read_ahead_kb,
     write_cache, ...), set in this order: a scheduler before what it brings. All are put back when
-    the block ends, however it does; after a kill `harness clean` does it. Root only. Raises
-    UnknownName, and TargetError if the kernel refuses a value, or would not take the present one
-    back: often so with discard_max_bytes, of which it takes less than 4 GiB only.
+    the block ends, however it does; after a kill `harness clean` does it, or whoever is the next to
+    enter such a block, be it with no settings. Root only. Raises UnknownName, and TargetError if
+    the kernel refuses a value, or would not take the present one back: often so with
+    discard_max_bytes, of which it takes less than 4 GiB only; and before Linux 5.15 for every
+    change, as the drive could not be told from another one of its name.
     """
     drive = block_queue.drive_of(path).name
+    wanted = {setting: str(value) for setting, value in settings.items()}
+    if not block_queue.sequence(drive):
+        if not wanted.items() <= block_queue.noted(drive).items():
+            raise TargetError(
+                f"{drive}: queue settings are not changed, since this kernel has no "
+                f"/sys/block/{drive}/diskseq, by which they could be put back after a kill: use "
+                "Linux 5.15 or newer, or go without --queue"
+            )
+        yield
+        return
     with leases.open_lease() as lease:
-        lease.note_queue(drive, list(settings))
-        block_queue.put(drive, {setting: str(value) for setting, value in settings.items()})
+        lease.note_queue(drive, list(wanted))
+        block_queue.put(drive, wanted)
         yield

@@ -34,7 +34,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -111,16 +111,21 @@ class Lease:
     def note_queue(self, drive: str, changing: Sequence[str]) -> None:
         """A drive's queue settings are put back with the lease; before the first is changed.
 
-        `drive`: its name in /sys/block. `changing`: which are to be changed, in this order.
+        `drive`: its name in /sys/block. `changing`: which are to be changed, in this order. What a
+        run that is no more has left of its own is put back first, or it would be noted, and put
+        back by `clean` in the middle of this run. Raises TargetError.
         """
-        facts = {
-            "drive": drive,
-            "sequence": block_queue.sequence(drive),
-            "settings": block_queue.noted(drive),
-            "changing": list(changing),
-        }
-        note = self.folder / f"queue-{secrets.token_hex(8)}"
-        note.write_text(json.dumps(facts))
+        with locks.folder_lock(_root(), shared=False):
+            for left in _queue_notes(_dead(), drive):
+                _end_queue(left)
+            facts = {
+                "drive": drive,
+                "sequence": block_queue.sequence(drive),
+                "settings": block_queue.noted(drive),
+                "changing": list(changing),
+            }
+            note = self.folder / f"queue-{secrets.token_hex(8)}"
+            note.write_text(json.dumps(facts))
 
     def start(
         self,
@@ -248,12 +253,15 @@ def _check_owner(folder: Path) -> None:
 
 def _dead() -> list[Path]:
     """Leases whose run is no more."""
+    return [lease for lease in _all() if not _is_alive(lease)]
+
+
+def _all() -> list[Path]:
     root = _root()
     if not root.is_dir():
         return []
     _check_owner(root)
-    leases = [path for path in sorted(root.iterdir()) if path.is_dir()]
-    return [lease for lease in leases if not _is_alive(lease)]
+    return [path for path in sorted(root.iterdir()) if path.is_dir()]
 
 
 def _is_alive(lease: Path) -> bool:
@@ -303,16 +311,32 @@ def _end_cgroup(note: Path) -> str:
 
 
 def _end_queue(note: Path) -> str:
-    """Puts a noted drive's queue settings back, if it still is the one; returns what was done."""
+    """Puts a noted drive's queue settings back, if it still is the one; returns what was done.
+
+    What a run that is no more had noted waits for a living one that uses the drive.
+    """
     facts = _noted_facts(note, _QUEUE)
     done = ""
     if facts and facts["sequence"] == block_queue.sequence(facts["drive"]) != "":
-        settings = facts["settings"]
-        if block_queue.noted(facts["drive"]) != settings:
-            block_queue.put_back(facts["drive"], settings, facts["changing"])
-            done = f"put back the queue settings of {facts['drive']}"
+        drive, settings = facts["drive"], facts["settings"]
+        if not _is_alive(note.parent) and _queue_notes(filter(_is_alive, _all()), drive):
+            return f"left the queue settings of {drive} to a run that uses it: clean up after it"
+        if block_queue.noted(drive) != settings:
+            block_queue.put_back(drive, settings, facts["changing"])
+            done = f"put back the queue settings of {drive}"
     note.unlink(missing_ok=True)
     return done
+
+
+def _queue_notes(leases: Iterable[Path], drive: str) -> list[Path]:
+    """Their notes of this drive's queue; a wrong one is of none, and `clean` tells it."""
+    found = []
+    for note in (note for lease in leases for note in sorted(lease.glob("queue-*"))):
+        with contextlib.suppress(TargetError):
+            facts = _noted_facts(note, _QUEUE)
+            if facts and facts["drive"] == drive:
+                found.append(note)
+    return found
 
 
 def _end_mount(note: Path) -> str:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -149,8 +149,8 @@ with queue_settings(Path(sys.argv[1]), {"scheduler": "mq-deadline", "nr_requests
 """
 
 
-def killed_in_between(device: Path) -> None:
-    """A run that was killed while the settings were in force."""
+def killed_in_between(device: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """A run that was killed while the settings were in force, and after something else was done."""
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(device)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -161,6 +161,7 @@ def killed_in_between(device: Path) -> None:
     cleaned = cleaning.clean()
     assert not any(device.name in line for line in cleaned.done), "it lives, and needs them"
     assert setting(device, "nr_requests") == "64"
+    meanwhile()
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     child.stdin.close()
@@ -176,6 +177,56 @@ def test_clean_puts_back_what_a_killed_run_left(device: Path) -> None:
     assert f"put back the queue settings of {device.name}" in cleaned.done
     assert block_queue.noted(device.name) == was
     assert not any(device.name in line for line in cleaning.clean().done)
+
+
+@cleaning_alone
+def test_a_run_does_not_take_over_what_a_killed_one_left(device: Path) -> None:
+    was = block_queue.noted(device.name)
+    killed_in_between(device)
+    with queue_settings(device, {}):
+        assert block_queue.noted(device.name) == was
+    assert block_queue.noted(device.name) == was
+
+
+@cleaning_alone
+def test_clean_does_not_put_back_what_a_killed_run_left_under_a_living_one(device: Path) -> None:
+    was = block_queue.noted(device.name)
+    killed_in_between(device)
+    with queue_settings(device, {"scheduler": "mq-deadline", "nr_requests": 77}):
+        cleaning.clean()
+        assert (setting(device, "scheduler"), setting(device, "nr_requests")) == (
+            "mq-deadline",
+            "77",
+        )
+    assert block_queue.noted(device.name) == was
+
+
+@cleaning_alone
+def test_what_was_killed_while_another_run_had_begun_is_put_back_after_that(device: Path) -> None:
+    was = block_queue.noted(device.name)
+    with contextlib.ExitStack() as living:
+        killed_in_between(
+            device, lambda: living.enter_context(queue_settings(device, {"nr_requests": 77}))
+        )
+        waits = f"left the queue settings of {device.name} to a run that uses it: clean up after it"
+        assert waits in cleaning.clean().done
+        assert setting(device, "nr_requests") == "77"
+    assert block_queue.noted(device.name) != was
+    cleaning.clean()
+    assert block_queue.noted(device.name) == was
+
+
+def test_what_could_not_be_put_back_is_not_changed(
+    device: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Linux 5.15 nothing tells a drive from another one of its name."""
+    was = block_queue.noted(device.name)
+    monkeypatch.setattr(block_queue, "sequence", lambda _: "")
+    with pytest.raises(TargetError, match="diskseq"), queue_settings(device, {"nr_requests": 77}):
+        pytest.fail("it was set")
+    for settings in ({}, {"nr_requests": was["nr_requests"]}):
+        with queue_settings(device, settings):
+            assert block_queue.noted(device.name) == was
 
 
 @cleaning_alone
