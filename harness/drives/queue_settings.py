@@ -17,12 +17,14 @@ def queue_settings(path: Path, settings: Mapping[str, str | int]) -> Iterator[No
     `settings`: names below /sys/block/DRIVE/queue (scheduler, nr_requests, read_ahead_kb,
     write_cache, ...), set in this order: a scheduler before what it brings. All are put back when
     the block ends, however it does; after a kill `harness clean` does it, or whoever is the next to
-    enter such a block, be it with no settings. Root only. Raises UnknownName, and TargetError if
-    the kernel refuses a value, or would not take the present one back: often so with
-    discard_max_bytes, of which it takes less than 4 GiB only; and before Linux 5.15 for every
-    change, as the drive could not be told from another one of its name.
+    enter such a block, be it with no settings; he also frees the kernel's own work, which a killed
+    live device may have bound. Root only. Raises UnknownName, and TargetError if the kernel refuses
+    a value, or would not take the present one back: often so with discard_max_bytes, of which it
+    takes less than 4 GiB only; and before Linux 5.15 for every change, as the drive could not be
+    told from another one of its name.
     """
     drive = block_queue.drive_of(path).name
+    leases.free_workqueues()
     wanted = {setting: str(value) for setting, value in settings.items()}
     if not block_queue.sequence(drive):
         if not wanted.items() <= block_queue.noted(drive).items():

@@ -48,12 +48,14 @@ from harness.system import (
     locks,
     mounts,
     processes,
+    workqueues,
     writeback,
 )
 from harness.system.cgroups import Cgroup
 from harness.system.programs import find_program
 
-_FOR_ROOT: Final = Path("/run/flashlab/.leases")
+_DEVICES: Final = Path("/run/flashlab")
+_FOR_ROOT: Final = _DEVICES / ".leases"
 _TOKEN_FILE: Final = ".flashlab-lease"  # noqa: S105
 _PROCESS: Final = {"pid": int, "identity": str, "ending": int}
 _QUEUE: Final = {"drive": str, "sequence": str, "settings": dict, "changing": list}
@@ -215,6 +217,22 @@ def delete_folders() -> tuple[list[str], list[str]]:
             with contextlib.suppress(OSError):
                 empty.rmdir()
     return done, failed
+
+
+def free_workqueues() -> None:
+    """The kernel's own work runs where it did before live devices that were killed.
+
+    It would be measured. A device's folder lies beside the leases, and has a lock as they have
+    (devices/live/registry). Only root's can be; raises TargetError.
+    """
+    if os.geteuid() != 0:
+        return
+    with locks.folder_lock(_DEVICES, shared=False):  # no name becomes another device's meanwhile
+        noted = [folder for folder in _DEVICES.glob("*") if (folder / workqueues.NOTE).exists()]
+        living = [folder / workqueues.NOTE for folder in noted if _is_alive(folder)]
+        for folder in noted:
+            if folder / workqueues.NOTE not in living:
+                workqueues.put_back(folder / workqueues.NOTE, living)
 
 
 def _root() -> Path:

@@ -24,6 +24,9 @@ from typing import Final
 
 from harness.errors import TargetError
 
+NOTE: Final = "processors"
+"""What the file is called in a live device's folder."""
+
 _SETTING: Final = Path("/sys/devices/virtual/workqueue/cpumask")
 _GROUP: Final = 8
 """Digits between two commas of the kernel's."""

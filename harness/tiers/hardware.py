@@ -33,7 +33,7 @@ from harness.drives.wear.counters import Wear, between
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
-from harness.system import filesystems, mounts, repeating
+from harness.system import filesystems, leases, mounts, repeating
 from harness.system.filesystems import Ext4Spec
 from harness.tiers import block_traces
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
@@ -555,6 +555,7 @@ class HardwareBench:
     def _file_of(self, needed_bytes: int) -> FileDevice:
         if self._file is None or self._size_bytes < needed_bytes:
             self._close()
+            leases.free_workqueues()  # which serve a loop device, too
             self._size_bytes = max(self._size_bytes, needed_bytes)
             assert self._target is not None
             target = self._stack.enter_context(

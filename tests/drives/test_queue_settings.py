@@ -16,7 +16,7 @@ from conftest import cleaning_alone, loop_device
 from harness.drives.queue_settings import queue_settings
 from harness.errors import TargetError, UnknownName
 from harness.runs import cleaning
-from harness.system import block_queue, loop_devices
+from harness.system import block_queue, leases, loop_devices, workqueues
 
 pytestmark = pytest.mark.root
 
@@ -214,6 +214,19 @@ def test_what_was_killed_while_another_run_had_begun_is_put_back_after_that(devi
     assert block_queue.noted(device.name) != was
     cleaning.clean()
     assert block_queue.noted(device.name) == was
+
+
+def test_the_kernel_s_own_work_runs_where_it_did_before_a_killed_live_device(
+    device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpumask, dead = tmp_path / "cpumask", tmp_path / "devices" / "dead"
+    cpumask.write_text("3")
+    dead.mkdir(parents=True)
+    monkeypatch.setattr(workqueues, "_SETTING", cpumask)
+    monkeypatch.setattr(leases, "_DEVICES", dead.parent)
+    workqueues.bind(dead / workqueues.NOTE, 1, [])
+    with queue_settings(device, {}):
+        assert cpumask.read_text() == "3"
 
 
 def test_what_could_not_be_put_back_is_not_changed(

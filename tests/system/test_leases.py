@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import full_tmpfs
 
-from harness.system import leases, mounts, processes
+from harness.system import leases, locks, mounts, processes, workqueues
 
 _DEEP = "[" * 100_000 + "]" * 100_000
 _PROCESS: dict[str, Any] = {"pid": 1, "start_time": 0, "ending": 15}
@@ -119,6 +120,29 @@ def test_a_folder_is_not_deleted_through_a_mount(
         assert ("is mounted at" if is_listed else "of another file system") in failed
         assert (inside / "file").read_text() == "kept"
     assert _clean() == ([f"deleted {link / path.name}"], [])
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_the_kernel_s_own_work_is_freed_of_killed_devices_and_not_of_living_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_wanted: bool
+) -> None:
+    cpumask, dead, living = (tmp_path / name for name in ("cpumask", "dead", "living"))
+    cpumask.write_text("f")
+    monkeypatch.setattr(workqueues, "_SETTING", cpumask)
+    monkeypatch.setattr(leases, "_DEVICES", tmp_path)
+    for folder in (dead, living):
+        folder.mkdir()
+    held = locks.hold(living / "lock")
+    (dead / "lock").touch()
+    workqueues.bind(dead / workqueues.NOTE, 1, [])
+    if is_wanted:
+        workqueues.bind(living / workqueues.NOTE, 1, [dead / workqueues.NOTE])
+    leases.free_workqueues()
+    assert cpumask.read_text() == ("2" if is_wanted else "f")
+    assert not (dead / workqueues.NOTE).exists()
+    assert (living / workqueues.NOTE).exists() == is_wanted
+    os.close(held)
 
 
 def test_a_process_is_ended_beside_a_wrong_note(own: Path) -> None:

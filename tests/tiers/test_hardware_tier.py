@@ -24,6 +24,7 @@ from harness.experiments.grace_hash_join.grid import Parameters
 from harness.paths import Project
 from harness.probes import counters
 from harness.runs import roles
+from harness.system import leases, workqueues
 from harness.system.filesystems import Ext4Spec
 from harness.tiers import hardware
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
@@ -93,6 +94,24 @@ def test_the_fingerprint_names_machine_and_drive(direct: Path) -> None:
         assert {"kernel", "cpu", "model", "file_system"} <= set(identity)
         with pytest.raises(BadParameter):
             bench.identity("hdd")
+
+
+@pytest.mark.root
+def test_what_a_killed_live_device_has_bound_is_freed_before_a_file_is_used(
+    direct: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct.unlink()
+    cpumask, dead = tmp_path / "cpumask", tmp_path / "devices" / "dead"
+    cpumask.write_text("3")
+    dead.mkdir(parents=True)
+    monkeypatch.setattr(workqueues, "_SETTING", cpumask)
+    monkeypatch.setattr(leases, "_DEVICES", dead.parent)
+    workqueues.bind(dead / workqueues.NOTE, 1, [])
+    with (
+        HardwareBench(direct) as bench,
+        bench.open_device(DeviceRequest(device=DEVICE, needed_bytes=MIB)),
+    ):
+        assert cpumask.read_text() == "3"
 
 
 @pytest.mark.root

@@ -131,7 +131,7 @@ class Place:
     @property
     def processors(self) -> Path:
         """A note, if the device wants the kernel's own work on its processor."""
-        return self.folder / "processors"
+        return self.folder / workqueues.NOTE
 
     def bind_workqueues(self, processor: int) -> None:
         """The kernel's own work runs there, until `free_workqueues`. Raises TargetError."""
