@@ -1,7 +1,7 @@
 """The block trace of a point, on the tiers with a kernel: its recording, and where it lies until it
 is kept with the point's results.
 
-One at a time, as points with a trace run one after another.
+One at a time in each run, as its points with a trace run one after another.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from harness.errors import HarnessError, MissingTool
 from harness.paths import Project
 from harness.probes import bpftrace
 from harness.probes.recorder import DeviceCounters, Recorder
+from harness.system import leases
 
 
 def folder(project: Project) -> Path:
@@ -20,18 +21,38 @@ def folder(project: Project) -> Path:
     return project.journal / "block_traces"
 
 
-def new_file(traces: Path | None) -> Path | None:
-    """A name for the next point's; those before are gone. None without bpftrace or a folder."""
-    if traces is None:
-        return None
-    try:
-        bpftrace.program()
-    except MissingTool:  # the results are as good without the kernel's view of them
-        return None
-    traces.mkdir(parents=True, exist_ok=True)
-    for old in traces.glob("block*.parquet"):
-        old.unlink()
-    return traces / "block.parquet"
+class Traces:
+    """A run's own, below a folder of all runs of the checkout, of which several may be at work.
+
+    They go when it is closed, if they have not been kept; after a kill with `harness clean`.
+    `folder`: None: nothing is recorded.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._all = folder
+        self._own: Path | None = None
+        self._stack = ExitStack()
+
+    def new_file(self) -> Path | None:
+        """A name for the next point's; those before are gone. None without bpftrace or a folder."""
+        if self._all is None:
+            return None
+        try:
+            bpftrace.program()
+        except MissingTool:  # the results are as good without the kernel's view of them
+            return None
+        if self._own is None:
+            self._all.mkdir(parents=True, exist_ok=True)
+            lease = self._stack.enter_context(leases.open_lease())
+            self._own = lease.new_folder(self._all, "recording-")
+        for old in self._own.glob("block*.parquet"):
+            old.unlink()
+        return self._own / "block.parquet"
+
+    def close(self) -> None:
+        """Raises TargetError for what cannot be deleted."""
+        self._own = None
+        self._stack.close()
 
 
 class Recording:

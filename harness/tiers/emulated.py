@@ -189,8 +189,8 @@ class EmulatedBench(ModelledBench):
     `devices` maps the experiment's names to profiles. `slowdown`, of all or of each by its name, is
     how many times slower than the clock they run. Without one, or with 0, a device chooses what
     this machine needs to carry it, and twice that (up to 64) in each further attempt at a point
-    whose replies left late. `traces` is a folder for block traces, where the last one lies until
-    the next.
+    whose replies left late. `traces` is a folder for block traces: in one of this bench's own lies
+    the last, until the next or the bench's end.
     """
 
     tier = "emulated"
@@ -207,10 +207,13 @@ class EmulatedBench(ModelledBench):
     ) -> None:
         super().__init__(profiles, devices, overrides)
         self._slowdown = slowdown
-        self._traces = traces
+        self._traces = block_traces.Traces(traces)
         self._attempt = 1
         for device in self._names:
             self._spec(device, {}, 0).check()
+
+    def __exit__(self, *_: object) -> None:
+        self._traces.close()
 
     def reserve(self, needed_bytes: Mapping[str, int]) -> None:
         """What the points write must fit into memory; the rest of a device is never touched.
@@ -243,9 +246,7 @@ class EmulatedBench(ModelledBench):
                 chosen = int(made.stats()["slowdown"])
                 slower = min(chosen << (self._attempt - 1), _SLOWEST)
                 made.set_speed("real", max(slower, chosen))
-            emulated = EmulatedDevice(
-                made, block_traces.new_file(self._traces) if request.trace else None
-            )
+            emulated = EmulatedDevice(made, self._traces.new_file() if request.trace else None)
             try:
                 yield emulated
             except BaseException as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -434,7 +434,7 @@ class HardwareBench:
         self._names = dict(drives or {})
         self._budget_bytes = budget_bytes
         self._project = project
-        self._traces = block_traces.folder(project) if project else None
+        self._traces = block_traces.Traces(block_traces.folder(project) if project else None)
         self._queue = dict(queue or {})
         self._journals = dict(journals or {})
         self._stack = ExitStack()
@@ -460,7 +460,8 @@ class HardwareBench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        with closing(self._traces):
+            self._close()
 
     @property
     def devices(self) -> list[str]:
@@ -527,7 +528,7 @@ class HardwareBench:
         """
         self.check_placement(request.device, request.overrides)
         self._remarks = {}
-        trace = block_traces.new_file(self._traces) if request.trace else None
+        trace = self._traces.new_file() if request.trace else None
         if self._target is not None:
             self.identity(request.device)
             file = self._file_of(max(request.needed_bytes, request.size_bytes))

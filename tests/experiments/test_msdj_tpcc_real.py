@@ -145,6 +145,8 @@ def test_a_point_says_what_was_done(by_mode: dict[str, Measurement]) -> None:
         assert "waf_ratio" not in found  # a file has no flash
         assert measured.block_trace is not None
         assert measured.block_trace.is_file()
+    traces = {measured.block_trace for measured in by_mode.values()}
+    assert len(traces) == len(by_mode), "another run's may not be taken yet"
 
 
 def test_bytes_lie_where_the_mode_wants_them(by_mode: dict[str, Measurement]) -> None:

@@ -150,7 +150,7 @@ def run_point(
             point = _Point(v, mode, bench, device, folder, settings, small_warehouses)
             measured = point.run(lease.new_folder(traces, "recording-") / "block.parquet")
             assert measured.block_trace is not None
-            kept = traces / "block.parquet"
+            kept = traces / f"block-{lease.folder.name}.parquet"  # until the session takes it
             measured.block_trace.replace(kept)
         return replace(measured, block_trace=kept)
 

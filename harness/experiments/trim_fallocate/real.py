@@ -142,18 +142,19 @@ def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
             repetitions, trace, files = runs.run(recordings)
             found = device.counters()
             version = server.number
-        kept = traces / "block.parquet"
-        trace.replace(kept)
         metrics = {
-            **_times(repetitions, kept, device),
+            **_times(repetitions, trace, device),
             **_amplification(repetitions),
-            **_trims(repetitions, kept, device),
+            **_trims(repetitions, trace, device),
             **_files(repetitions, files),
             **runs.memory.metrics(),
             **found,
             "server_version": version,
         }
-        return Measurement(metrics, _series(repetitions, kept, files, device), block_trace=kept)
+        series = _series(repetitions, trace, files, device)
+        kept = traces / f"block-{lease.folder.name}.parquet"  # until the session takes it
+        trace.replace(kept)
+        return Measurement(metrics, series, block_trace=kept)
 
 
 @dataclass
