@@ -30,7 +30,7 @@ from harness.devices.profiles import NamedRange
 from harness.errors import TargetError, TraceError
 from harness.paths import Project
 from harness.runs.cleaning import clean
-from harness.system import block_queue
+from harness.system import block_queue, loop_devices
 
 pytestmark = [pytest.mark.servers, pytest.mark.root]
 
@@ -208,7 +208,7 @@ def test_a_loop_device_keeps_nothing_of_the_queue_of_a_flash_drive(
 
 def queue_over(file: Path, number: int = -1) -> tuple[int, dict[str, str]]:
     """The number of a loop device, by default a new one, and its queue with a file below it."""
-    with loops.CONTROL.open("rb") as control:
+    with loop_devices.CONTROL.open("rb") as control:
         with suppress(FileExistsError):
             number = fcntl.ioctl(control, LOOP_CTL_ADD, number)
         device = f"/dev/loop{number}"
