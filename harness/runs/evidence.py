@@ -78,8 +78,8 @@ def text_of(project: Project) -> str:
 def _of_paper(project: Project, name: str, paper: Paper) -> str:
     verdicts = summary.verdicts_of(project, name)
     run = [tier for tier, found in verdicts.items() if found]
-    known = claims.could_fail(project).get(name, {})
-    changed_by = known.get(run[0], {}).get("changed_by", {}) if run else {}
+    of_tiers = claims.could_fail(project).get(name, {})
+    known = {tier: of_tiers[tier] for tier in run if tier in of_tiers}
     lines = [f"### {paper.title}", ""]
     lines += [f"`{name}`. {_sentence(paper.reference)}", ""]
     headings = [*_HEADINGS, *(summary.label(project, name, tier) for tier in run), "could fail"]
@@ -88,9 +88,7 @@ def _of_paper(project: Project, name: str, paper: Paper) -> str:
         texts = [claim.place, f'"{claim.words}"' if claim.words else "", _measure(claim)]
         texts += [claim.published, claims.format_range(claim.expected, claim.unit)]
         texts += [_said(verdicts[tier].get(claim.id), claim.unit) for tier in run]
-        first = verdicts[run[0]].get(claim.id, {}) if run else {}
-        is_reproduced = first.get("verdict") == claims.REPRODUCED
-        lines.append(row([*texts, _could_fail(claim, changed_by, is_reproduced=is_reproduced)]))
+        lines.append(row([*texts, _could_fail(claim, known, verdicts)]))
     open_ones = list(_open(paper, {tier: verdicts[tier] for tier in run}, _of_run(project, name)))
     if open_ones:
         lines += ["", "Not reproduced, or not wholly, and why:", "", *open_ones]
@@ -157,14 +155,19 @@ def _said(found: Mapping[str, Any] | None, unit: str) -> str:
     return f"{claims.format_value(found['value'], unit)}, {verdict}"
 
 
-def _could_fail(claim: Claim, changed_by: Mapping[str, str], *, is_reproduced: bool) -> str:
+def _could_fail(
+    claim: Claim, known: Mapping[str, Any], verdicts: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """On the first tier that judged it."""
     if claim.fitted:
         return "fitted"
-    if claim.id not in changed_by:
-        return "not known"
-    if changed_by[claim.id]:
-        return f"yes: {changed_by[claim.id]}"
-    return "**no**" if is_reproduced else "it does, with any of these changes"
+    for tier, found in known.items():
+        if claim.id in found["changed_by"]:
+            if change := found["changed_by"][claim.id]:
+                return f"yes: {change}"
+            reproduced = verdicts[tier].get(claim.id, {}).get("verdict") == claims.REPRODUCED
+            return "**no**" if reproduced else "it does, with any of these changes"
+    return "not known"
 
 
 def _sentence(text: str) -> str:
