@@ -32,6 +32,11 @@ HEADINGS: Final = (
 
 
 _SIMULATED: Final = "simulated"
+_EARLIER: Final = "by an earlier code"
+_EARLIER_SAID: Final = (
+    f"*{_EARLIER[0].upper()}{_EARLIER[1:]}*: something that such a measurement passes through has "
+    "changed since it was recorded, if only what guards a drive; `make emulated` records it anew."
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def label(project: Project, paper: str, tier: str) -> str:
     about = published.about(project, paper, tier) if measured else None
     if about is None or about["code"] == code.run_of(experiments.find(paper), tier).digest():
         return tier
-    return f"{tier}, by an earlier code"
+    return f"{tier}, {_EARLIER}"
 
 
 def verdicts_of(project: Project, paper: str) -> dict[str, dict[str, Any]]:
@@ -157,7 +162,8 @@ def in_markdown(project: Project) -> str:
         rows.append([link, *rest])
     table = ["| " + " | ".join(row) + " |" for row in rows]
     doubts = [f"- {line}" for line in sceptic(project)]
-    return "\n".join([*table, "", "What does not come out, and why:", "", *doubts, ""])
+    earlier = [_EARLIER_SAID, ""] if any(_EARLIER in "".join(row) for row in rows) else []
+    return "\n".join([*table, "", *earlier, "What does not come out, and why:", "", *doubts, ""])
 
 
 def print_to(project: Project, console: Console) -> None:

@@ -10,9 +10,10 @@ import pytest
 import yaml
 from conftest import REPOSITORY
 
+from harness import experiments
 from harness.errors import DataFolderError
 from harness.paths import Project
-from harness.runs import claims, evidence, summary
+from harness.runs import claims, code, evidence, places, summary
 from harness.runs.made_part import MadePart
 
 CLAIMS = """
@@ -220,3 +221,15 @@ def test_the_model_of_the_same_run_tells_its_size_from_the_real_stack(
     project: Project, model_elapsed_s: float | None, says: str
 ) -> None:
     assert run_on_a_stack(project, model_elapsed_s) == [f"- figure 1, time {says}"]
+
+
+def test_a_measurement_of_before_the_code_changed_says_so(project: Project) -> None:
+    (project.metrics / "grace_hash_join.emulated.json").write_text(
+        (project.metrics / "grace_hash_join.simulated.json").read_text()
+    )
+    about = places.published(project, "grace_hash_join", "emulated").about
+    present = code.run_of(experiments.find("grace_hash_join"), "emulated").digest()
+    for digest, said in ((present, False), ("of before", True)):
+        about.write_text(json.dumps({"code": digest}))
+        assert ("| emulated, by an earlier code |" in summary.in_markdown(project)) is said
+        assert ("`make emulated` records it anew" in summary.in_markdown(project)) is said
