@@ -171,7 +171,7 @@ def print_to(project: Project, console: Console) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in HEADINGS:
         of_text = heading in HEADINGS[:2]
-        table.add_column(heading, justify="left" if of_text else "right", no_wrap=heading == "tier")
+        table.add_column(heading, justify="left" if of_text else "right")
     for line in lines(project):
         _, ran_on, reproduced, *counts = line.cells
         table.add_row(line.paper, ran_on, f"[green]{reproduced}[/]", *counts)
