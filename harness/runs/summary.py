@@ -172,8 +172,13 @@ def print_to(project: Project, console: Console) -> None:
     for heading in HEADINGS:
         of_text = heading in HEADINGS[:2]
         table.add_column(heading, justify="left" if of_text else "right")
+    is_earlier = False
     for line in lines(project):
         _, ran_on, reproduced, *counts = line.cells
+        if ran_on.endswith(_EARLIER):
+            ran_on, is_earlier = f"{line.tier} *", True
         table.add_row(line.paper, ran_on, f"[green]{reproduced}[/]", *counts)
     console.print(table)
+    if is_earlier:
+        console.print(f"* {_EARLIER}: make emulated records it anew")
     console.print("claims that could have failed; which, and why: harness claims PAPER --failed")
