@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_lab_file import CLAIM
+from lab_world import CLAIM
 
 from harness.drives.guard import ClaimedDrive
 from harness.drives.targets import Step

@@ -11,20 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lab_world import CLAIM
 
 from harness.drives import lab_file
-from harness.drives.lab_file import Claim
 from harness.errors import TargetError, UnknownName
 
-CLAIM = Claim(
-    by_id="/dev/disk/by-id/ata-FLASHLAB_SSD_SS2037E4B7C9",
-    model="FLASHLAB SSD",
-    serial="SS2037E4B7C9",
-    wwn="naa.500a0751e4b7c901",
-    size_bytes=1 << 30,
-    token="0123456789abcdef" * 2,
-    claimed_at="2026-11-22T09:00:00+00:00",
-)
 OTHER = CLAIM.model_copy(update={"serial": "HD7K1CXR9F04", "token": "f" * 32})
 
 

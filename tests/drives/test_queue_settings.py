@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from conftest import cleaning_alone, loop_device
+from lab_world import bound_by_a_killed_device
 
 from harness.drives.queue_settings import queue_settings
 from harness.errors import TargetError, UnknownName
 from harness.runs import cleaning
-from harness.system import block_queue, leases, loop_devices, workqueues
+from harness.system import block_queue, loop_devices
 
 pytestmark = pytest.mark.root
 
@@ -219,12 +220,7 @@ def test_what_was_killed_while_another_run_had_begun_is_put_back_after_that(devi
 def test_the_kernel_s_own_work_runs_where_it_did_before_a_killed_live_device(
     device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cpumask, dead = tmp_path / "cpumask", tmp_path / "devices" / "dead"
-    cpumask.write_text("3")
-    dead.mkdir(parents=True)
-    monkeypatch.setattr(workqueues, "_SETTING", cpumask)
-    monkeypatch.setattr(leases, "_DEVICES", dead.parent)
-    workqueues.bind(dead / workqueues.NOTE, 1, [])
+    cpumask = bound_by_a_killed_device(tmp_path, monkeypatch)
     with queue_settings(device, {}):
         assert cpumask.read_text() == "3"
 

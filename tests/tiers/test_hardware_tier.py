@@ -14,17 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import contents, loop_device, mounted, need
 from engine_joins import join, oracle, spec
+from lab_world import CLAIM, bound_by_a_killed_device
 
 from harness import _core
 from harness.drives import guard
-from harness.drives.lab_file import Claim
 from harness.errors import BadParameter, DataCorrupted, DeviceError, DiskFull, TargetError
 from harness.experiments.grace_hash_join import EXPERIMENT
 from harness.experiments.grace_hash_join.grid import Parameters
 from harness.paths import Project
 from harness.probes import counters
 from harness.runs import roles
-from harness.system import leases, workqueues
 from harness.system.filesystems import Ext4Spec
 from harness.tiers import hardware
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
@@ -101,12 +100,7 @@ def test_what_a_killed_live_device_has_bound_is_freed_before_a_file_is_used(
     direct: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     direct.unlink()
-    cpumask, dead = tmp_path / "cpumask", tmp_path / "devices" / "dead"
-    cpumask.write_text("3")
-    dead.mkdir(parents=True)
-    monkeypatch.setattr(workqueues, "_SETTING", cpumask)
-    monkeypatch.setattr(leases, "_DEVICES", dead.parent)
-    workqueues.bind(dead / workqueues.NOTE, 1, [])
+    cpumask = bound_by_a_killed_device(tmp_path, monkeypatch)
     with (
         HardwareBench(direct) as bench,
         bench.open_device(DeviceRequest(device=DEVICE, needed_bytes=MIB)),
@@ -263,15 +257,6 @@ def test_a_block_device_is_held_exclusively(tmp_path: Path) -> None:
         del storage
 
 
-CLAIM = Claim(
-    by_id="/dev/disk/by-id/ata-FLASHLAB_SSD_SS2037E4B7C9",
-    model="FLASHLAB SSD",
-    serial="SS2037E4B7C9",
-    wwn="naa.500a0751e4b7c901",
-    size_bytes=1 << 30,
-    token="0123456789abcdef" * 2,
-    claimed_at="2026-11-22T09:00:00+00:00",
-)
 DRIVE = replace(
     roles.examples()["hdd"],
     model=CLAIM.model,
