@@ -119,6 +119,31 @@ TEST(Ssd, AProgramWaitsForTheMergeReadsOfItsPage) {
   EXPECT_EQ(world.end_of(world.submit(flush())), 5_us + 60_us + kProgrammed);
 }
 
+TEST(Ssd, AProgramWaitsForNoMergeReadOfAnotherPage) {
+  World world(parameters());
+  world.ssd.precondition(1.0, 0.0, 0);
+  world.ssd.slow_die(0, 1'000'000, world.now);
+  world.takes(part(Op::write, 0, 4));
+  world.submit(read(0));  // now at the latest its rest is read, for 50 ms
+  EXPECT_EQ(world.ssd.counters().merge_reads, 1U);
+  world.submit(write(100, 3));
+  world.submit(write(200, 4));
+  const auto die_of = [&](Lpn lpn) {
+    return world.ssd.ftl().geometry().die_of(world.ssd.ftl().map().find(lpn));
+  };
+  ASSERT_EQ(die_of(0), 0U);
+  ASSERT_EQ(die_of(200), 1U);
+  world.now += 2 * kProgrammed;
+  EXPECT_EQ(world.cut(), (Extents{units(0, 1), units(100, 3)}));
+}
+
+// The flush's command is handled before the data of the one before it is there.
+TEST(Ssd, AProgramOfAPaddedPageWaitsForItsData) {
+  World world(parameters());
+  world.submit(write(0, 3));
+  EXPECT_EQ(world.end_of(world.submit(flush())), 5_us + 4_us * 3 + kProgrammed);
+}
+
 // --- TRIM
 
 TEST(SsdTrim, ForgetsWholeUnitsAndNoOthers) {

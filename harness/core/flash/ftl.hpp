@@ -78,7 +78,10 @@ class Ftl {
   [[nodiscard]] std::uint32_t open_units(StreamId stream) const { return host_pages_[stream].left; }
   // The page's content is no longer needed. True if it was mapped.
   bool trim(Lpn lpn);
-  // Completes all partly filled host pages with padding: nothing of the host's stays in them.
+  // Completes a stream's partly filled page with padding, or all of them: nothing of the host's
+  // stays in them.
+  template <class Nand>
+  void pad_host_page(Nand& nand, StreamId stream);
   template <class Nand>
   void pad_host_pages(Nand& nand);
   // Collects one block of the group with the fewest free blocks, if it has at most `target`; false
@@ -396,16 +399,19 @@ void Ftl::complete_page(Nand& nand, const OpenPage& page, Work work) {
 }
 
 template <class Nand>
+void Ftl::pad_host_page(Nand& nand, StreamId stream) {
+  OpenPage& page = host_pages_[stream];
+  if (page.left == 0) return;
+  counters_.padded_units += page.left;
+  attribution_.padded(page.last, page.left);
+  page.next += page.left;
+  page.left = 0;
+  complete_host_page(nand, stream);
+}
+
+template <class Nand>
 void Ftl::pad_host_pages(Nand& nand) {
-  for (StreamId stream = 0; stream < parameters_.streams; ++stream) {
-    OpenPage& page = host_pages_[stream];
-    if (page.left == 0) continue;
-    counters_.padded_units += page.left;
-    attribution_.padded(page.last, page.left);
-    page.next += page.left;
-    page.left = 0;
-    complete_host_page(nand, stream);
-  }
+  for (StreamId stream = 0; stream < parameters_.streams; ++stream) pad_host_page(nand, stream);
 }
 
 template <class Nand>

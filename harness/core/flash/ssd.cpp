@@ -59,9 +59,13 @@ void validate(const SsdParameters& p) {
 // The dies, behind whatever must happen before a block is chosen.
 class Ssd::Backend {
  public:
-  explicit Backend(Ssd& ssd) : ssd_(ssd) {}
+  // The host's page, if it is completed, can be programmed from `filled` on.
+  explicit Backend(Ssd& ssd, Nanos filled = Nanos{}) : ssd_(ssd), filled_(filled) {}
   void program(Page page, Die die, Work work) {
-    if (work == Work::host && ssd_.slc_) ssd_.nand_.set_slc(ssd_.slc_->takes(ssd_, page));
+    if (work == Work::host) {
+      if (ssd_.slc_) ssd_.nand_.set_slc(ssd_.slc_->takes(ssd_, page));
+      ssd_.nand_.delay_until(filled_);
+    }
     ssd_.nand_.program(page, die, work);
   }
   void copies(Die die, Page to, std::uint32_t pages) { ssd_.nand_.copies(die, to, pages); }
@@ -72,6 +76,7 @@ class Ssd::Backend {
 
  private:
   Ssd& ssd_;
+  Nanos filled_;
 };
 
 Ssd::Ssd(const SsdParameters& p, Host& host)
@@ -84,6 +89,7 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
       nand_(ftl_.geometry(), p.nand),
       link_time_(p.link_rate),
       buffer_units_(static_cast<std::uint32_t>(p.write_buffer / p.geometry.map_unit)),
+      filled_(p.ftl.streams),
       trimmed_(ftl_.geometry()) {
   adopt(p.ranges);
 }
@@ -271,8 +277,8 @@ Nanos Ssd::write_units(const Destination& destination, Lpn lpn, std::uint32_t un
   admitted_ = std::max(admitted_, begin);
   const Nanos arrived = link_.take_row(admitted_, link_time_(ftl_.geometry().unit()), units);
   buffered_ += units;
-  nand_.set_ready(std::max(arrived, merged_));
-  Backend backend(*this);
+  nand_.set_ready(arrived);
+  Backend backend(*this, page_filled(destination.stream, arrived));
   ftl_.write_more(backend, lpn, units, destination.stream, destination.label);
   return arrived;
 }
@@ -292,8 +298,8 @@ Nanos Ssd::write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nano
   const Nanos room = admit_unit(begin);
   const Nanos arrived = over_link(bytes, room);
   const bool merges = old != kNoSlot && bytes < ftl_.geometry().unit();
-  if (merges) merged_ = std::max(merged_, merge_read(old, begin));
-  place(lpn, destination, std::max(arrived, merged_));
+  const Nanos whole = merges ? std::max(arrived, merge_read(old, begin)) : arrived;
+  place(lpn, destination, arrived, whole);
   return arrived;
 }
 
@@ -304,10 +310,18 @@ Nanos Ssd::merge_read(Slot slot, Nanos begin) {
   return nand_.host_read(ftl_.geometry().die_of(slot), ftl_.geometry().unit(), begin);
 }
 
-void Ssd::place(Lpn lpn, const Destination& destination, Nanos ready) {
-  nand_.set_ready(ready);
-  Backend backend(*this);
+void Ssd::place(Lpn lpn, const Destination& destination, Nanos arrived, Nanos whole) {
+  nand_.set_ready(arrived);
+  Backend backend(*this, page_filled(destination.stream, whole));
   ftl_.write(backend, lpn, destination.stream, destination.label);
+}
+
+// A unit that goes to the stream's open page, or to a new one, can be programmed from `whole` on:
+// from when on the page can.
+Nanos Ssd::page_filled(StreamId stream, Nanos whole) {
+  Nanos& filled = filled_[stream];
+  filled = ftl_.open_units(stream) == 0 ? whole : std::max(filled, whole);
+  return filled;
 }
 
 Bytes Ssd::unmapped() const {
@@ -346,10 +360,12 @@ Nanos Ssd::admit_unit(Nanos begin) {
 }
 
 void Ssd::pad(Nanos ready) {
-  nand_.set_ready(ready);
   const FtlCounters before = ftl_.counters();
-  Backend backend(*this);
-  ftl_.pad_host_pages(backend);
+  for (StreamId stream = 0; stream < parameters_.ftl.streams; ++stream) {
+    nand_.set_ready(ready);
+    Backend backend(*this, filled_[stream]);
+    ftl_.pad_host_page(backend, stream);
+  }
   buffered_ += static_cast<std::uint32_t>(ftl_.counters().padded_units - before.padded_units);
 }
 
@@ -493,7 +509,7 @@ void Ssd::restart(Nanos now) {
   nand_.restart(now);
   buffered_ = 0;
   link_.reset(now);
-  firmware_free_ = last_done_ = quiet_since_ = admitted_ = merged_ = now;
+  firmware_free_ = last_done_ = quiet_since_ = admitted_ = now;
   unanswered_.clear();
   trimmed_.clear();
   trim_->restart();
@@ -580,7 +596,7 @@ void Ssd::archive(Archive& a) {
   a.one(counters_);
   link_.archive(a);
   if (slc_) slc_->archive(a);
-  a.all(buffered_, admitted_, merged_, firmware_free_, last_done_, quiet_since_);
+  a.all(buffered_, admitted_, filled_, firmware_free_, last_done_, quiet_since_);
   unanswered_.archive(a);
   trimmed_.archive(a);
 }

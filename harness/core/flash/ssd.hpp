@@ -156,7 +156,8 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   void retire_pending();
   [[nodiscard]] Extent in_units(const Extent& extent) const;
   Nanos admit_unit(Nanos begin);
-  void place(Lpn lpn, const Destination& destination, Nanos ready);
+  void place(Lpn lpn, const Destination& destination, Nanos arrived, Nanos whole);
+  Nanos page_filled(StreamId stream, Nanos whole);
   [[nodiscard]] const Geometry& slc_geometry() const override { return ftl_.geometry(); }
   [[nodiscard]] Bytes unmapped() const override;
   [[nodiscard]] std::uint32_t erases_of(Page page) const override;
@@ -191,7 +192,8 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   std::uint32_t buffer_units_;  // size
   std::uint32_t buffered_ = 0;  // units in it, open pages included
   Nanos admitted_;              // when the last of them got its place
-  Nanos merged_;                // when the last merge read ends: its page must wait for it
+  // By stream: when all that its open page's units need is there, what merge reads bring included.
+  std::vector<Nanos> filled_;
   Nanos firmware_free_;
   Nanos last_done_;  // of all commands so far
   Nanos quiet_since_;
