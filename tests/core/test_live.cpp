@@ -44,6 +44,13 @@ flash::SsdParameters ssd() {
   return p;
 }
 
+// Its map knows 16 KiB and nothing smaller.
+flash::SsdParameters coarse_ssd() {
+  flash::SsdParameters p = ssd();
+  p.geometry.map_unit = 16_KiB;
+  return p;
+}
+
 flash::SsdParameters protected_ssd() {
   flash::SsdParameters p = ssd();
   p.power_loss_protection = true;
@@ -113,6 +120,7 @@ Extent any_extent(Prng& random, std::int64_t begin, std::int64_t end, std::int64
 class Live : public testing::TestWithParam<Kind> {};
 
 const Kind kKinds[] = {{"ssd", make(ssd()), false},
+                       {"coarse_ssd", make(coarse_ssd()), false},
                        {"protected_ssd", make(protected_ssd()), true},
                        {"hdd", make(hdd()), false},
                        {"uncached_hdd", make(uncached_hdd()), true}};

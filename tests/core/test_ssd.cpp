@@ -23,6 +23,12 @@ using host::JobParameters;
 
 constexpr Nanos kProgrammed = 540_us;  // over the channel, and into the cells
 
+Share sum(std::span<const Share> shares) {
+  Share whole;
+  for (const Share& share : shares) whole += share;
+  return whole;
+}
+
 // --- costs
 
 TEST(Ssd, ReadsOnOneChannelShareIt) {
@@ -115,8 +121,8 @@ TEST(Ssd, AProgramWaitsForTheMergeReadsOfItsPage) {
   world.ssd.precondition(1.0, 0.0, 0);
   world.submit(part(Op::write, 4 * kUnitSectors, 4));
   world.submit(write(8, 3));
+  EXPECT_EQ(world.end_of(world.submit(flush())), 15_us + 60_us + kProgrammed);
   EXPECT_EQ(world.ssd.counters().merge_reads, 1U);
-  EXPECT_EQ(world.end_of(world.submit(flush())), 5_us + 60_us + kProgrammed);
 }
 
 TEST(Ssd, AProgramWaitsForNoMergeReadOfAnotherPage) {
@@ -142,6 +148,217 @@ TEST(Ssd, AProgramOfAPaddedPageWaitsForItsData) {
   World world(parameters());
   world.submit(write(0, 3));
   EXPECT_EQ(world.end_of(world.submit(flush())), 5_us + 4_us * 3 + kProgrammed);
+}
+
+// --- units that are written in part: quarters of them
+
+SsdParameters coarse() {
+  SsdParameters p = parameters();
+  p.geometry.map_unit = 16_KiB;
+  return p;
+}
+
+std::uint64_t programs(const World& world) { return world.ssd.nand().counters().page_programs; }
+
+TEST(SsdParts, WaitForEachOther) {
+  World world(coarse());
+  for (int i = 0; i < 3; ++i) world.takes(write(i));
+  EXPECT_EQ(programs(world), 0U);
+  world.takes(write(3));
+  EXPECT_EQ(programs(world), 1U);
+  for (const int i : {9, 4, 11, 8, 6, 5, 10, 7}) world.takes(write(i));
+  EXPECT_EQ(programs(world), 3U);
+  EXPECT_EQ(world.ssd.ftl().counters().host_units, 3U);
+  EXPECT_EQ(world.ssd.counters().coalesced_units, 0U);
+}
+
+// The unit's program needs the data that came last, wherever that lies.
+TEST(SsdParts, AreProgrammedWhenAllOfThemAreThere) {
+  World world(coarse());
+  world.submit(write(1, 3));  // there at 5 + 12 us
+  world.submit(write(0));     // behind it on the link
+  EXPECT_EQ(programs(world), 1U);
+  EXPECT_EQ(world.end_of(world.submit(flush())), 5_us + 16_us + kProgrammed);
+}
+
+TEST(SsdParts, AreMergedOnlyWhenTheyLeaveAsSuch) {
+  for (const bool mapped : {false, true}) {
+    World world(coarse());
+    if (mapped) world.ssd.precondition(1.0, 0.0, 0);
+    world.takes(write(0));
+    world.takes(write(5, 2));
+    EXPECT_EQ(world.ssd.counters().merge_reads, 0U);
+    EXPECT_EQ(world.takes(flush()), 5_us + (mapped ? 50_us + 40_us : 0_us) + kProgrammed);
+    EXPECT_EQ(world.ssd.counters().merge_reads, mapped ? 2U : 0U);
+    EXPECT_EQ(programs(world), 2U);
+    EXPECT_EQ(world.cut(), Extents{});
+  }
+}
+
+TEST(SsdParts, LeaveWithADirectWrite) {
+  World world(coarse());
+  world.takes(write(0));
+  world.takes(fua(100));
+  EXPECT_EQ(programs(world), 2U);
+  EXPECT_EQ(world.cut(), Extents{});
+}
+
+TEST(SsdParts, OfAUnitThatIsWrittenWholeAreGone) {
+  World world(coarse());
+  world.takes(write(1));
+  world.takes(write(0, 4));
+  EXPECT_EQ(programs(world), 1U);
+  EXPECT_EQ(world.ssd.counters().coalesced_units, 1U);
+  world.takes(flush());
+  EXPECT_EQ(programs(world), 1U);
+}
+
+TEST(SsdParts, ThatAreWrittenAgainAreCoalesced) {
+  World world(coarse());
+  for (const int first : {0, 0, 1, 0}) world.takes(write(first, 2));
+  EXPECT_EQ(world.ssd.counters().coalesced_units, 3U);
+  EXPECT_EQ(sum(world.ssd.ftl().attribution().by_range()).coalesced_units, 3U);
+  EXPECT_EQ(programs(world), 0U);
+}
+
+TEST(SsdParts, AreReadFromTheBufferAndTheRestFromFlash) {
+  World world(coarse());
+  world.ssd.precondition(1.0, 0.0, 0);
+  world.takes(write(1, 2));
+  EXPECT_EQ(world.takes(read(1, 2)), 5_us + 8_us + 7_us);
+  EXPECT_EQ(programs(world), 0U);
+  EXPECT_EQ(world.takes(read(2, 2)), 5_us + 50_us + 40_us + 8_us + 7_us);
+  EXPECT_EQ(world.ssd.counters().merge_reads, 1U);
+  EXPECT_EQ(world.ssd.counters().buffer_hits, 1U);
+  EXPECT_EQ(programs(world), 1U);  // it was complete then
+}
+
+TEST(SsdParts, OfWhatHoldsNothingElseAreReadAtOnce) {
+  World world(coarse());
+  world.takes(write(1));
+  EXPECT_EQ(world.takes(read(0, 8)), 5_us + 32_us + 7_us);
+  EXPECT_EQ(world.ssd.counters().buffer_hits, 1U);
+  EXPECT_EQ(world.ssd.counters().unmapped_reads, 1U);
+  EXPECT_EQ(programs(world), 0U);
+}
+
+// The buffer holds 8 units: half of them may wait for their rest.
+TEST(SsdParts, LeaveWhenTooManyWaitTheOldestFirst) {
+  World world(coarse());
+  for (const int unit : {3, 0, 2, 1}) world.takes(write(4 * unit));
+  world.takes(write(4 * 3 + 1));
+  EXPECT_EQ(programs(world), 0U);
+  world.takes(write(4 * 9));
+  EXPECT_EQ(programs(world), 1U);
+  EXPECT_TRUE(world.maps(3));
+  for (const Lpn lpn : {0U, 2U, 1U, 9U}) EXPECT_FALSE(world.maps(lpn)) << lpn;
+  world.takes(write(4 * 2, 4));
+  world.takes(write(4 * 8));  // there is room again
+  EXPECT_FALSE(world.maps(0));
+}
+
+// However small it is, what waits and open pages leave room for one that is complete.
+TEST(SsdParts, NeverFillTheBuffer) {
+  for (const std::int64_t per_page : {1, 4}) {
+    for (const StreamId streams : {1, 3}) {
+      SsdParameters p = parameters();
+      p.geometry.map_unit = 16_KiB / per_page;
+      p.geometry.overprovision_ratio = 2.0;
+      p.ftl.streams = streams;
+      p.placement = "id";
+      p.write_buffer = 16_KiB * (streams + 1);
+      World world(p);
+      world.ssd.precondition(1.0, 0.0, 0);
+      Prng random(7);
+      for (int i = 0; i < 2000; ++i) {
+        Request request = part(Op::write, static_cast<std::int64_t>(random.below(8000)), 1);
+        if (random.below(2) == 0)
+          request = write(4 * static_cast<std::int64_t>(random.below(250)), 4);
+        request.stream = static_cast<StreamId>(random.below(streams));
+        world.submit(request);
+      }
+      EXPECT_GT(world.ssd.counters().merge_reads, 100U);
+    }
+  }
+}
+
+TEST(SsdParts, AreForgottenByATrimOfTheirUnit) {
+  World world(coarse());
+  world.takes(write(0, 4));
+  world.takes(flush());
+  for (const int block : {1, 2, 5}) world.takes(write(block));
+  world.takes(trim(0, 4));
+  world.takes(trim(4, 3));  // not all of it
+  EXPECT_EQ(world.ssd.counters().coalesced_units, 1U);
+  world.takes(flush());
+  EXPECT_EQ(programs(world), 2U);
+  EXPECT_FALSE(world.maps(0));
+  EXPECT_TRUE(world.maps(1));
+  EXPECT_EQ(world.ssd.counters().merge_reads, 0U);
+}
+
+// It was never on flash; what was there before may come back.
+TEST(SsdParts, LeaveTheirUnitInDoubtWhenTheyAreTrimmed) {
+  World world(coarse());
+  world.takes(write(0, 4));
+  world.takes(flush());
+  world.takes(trim(0, 4));
+  world.takes(write(1));
+  world.takes(trim(0, 4));
+  EXPECT_EQ(world.cut(), Extents{units(0, 4)});
+}
+
+TEST(SsdParts, AreInDoubtUntilTheyAreProgrammed) {
+  for (const bool is_protected : {false, true}) {
+    SsdParameters p = coarse();
+    p.power_loss_protection = is_protected;
+    World world(p);
+    world.takes(write(1));
+    world.now += 10'000_ms;
+    EXPECT_EQ(world.cut(), is_protected ? Extents{} : Extents{units(0, 4)});
+    EXPECT_GT(world.takes(read(1)), 50_us);  // and they are in RAM no more
+    EXPECT_EQ(world.cut(), Extents{});
+  }
+}
+
+TEST(SsdParts, FollowTheLastOfThem) {
+  SsdParameters p = coarse();
+  p.ftl.streams = 2;
+  p.placement = "id";
+  p.ftl.gc_placement = "by_stream";
+  World world(p);
+  for (const int block : {0, 1, 2, 3}) {
+    Request request = write(block);
+    request.stream = block < 3 ? 0 : 1;
+    world.takes(request);
+  }
+  EXPECT_EQ(world.ssd.ftl().attribution().by_stream()[0].host_units, 0U);
+  EXPECT_EQ(world.ssd.ftl().attribution().by_stream()[1].host_units, 1U);
+}
+
+TEST(SsdParts, AreSaved) {
+  World world(coarse());
+  world.ssd.precondition(1.0, 0.0, 0);
+  for (const int block : {9, 0, 5, 1}) world.takes(write(block));
+  World restored(coarse());
+  restored.restore(world.saved());
+  restored.now = world.now;
+  EXPECT_EQ(restored.saved(), world.saved());
+  for (World* each : {&world, &restored}) {
+    for (const int block : {2, 3, 13, 17, 21}) each->takes(write(block));
+    each->takes(flush());
+    EXPECT_EQ(each->ssd.counters().merge_reads, 5U);
+  }
+  EXPECT_EQ(restored.saved(), world.saved());
+}
+
+TEST(SsdParts, MakeADriveUsed) {
+  World world(coarse());
+  world.takes(write(1));
+  EXPECT_THROW(world.ssd.to_steady_state(0), OperatingError);
+  world.ssd.precondition(0.0, 0.0, 0);
+  EXPECT_TRUE(world.maps(0));
+  EXPECT_EQ(world.cut(), Extents{});
 }
 
 // --- TRIM
@@ -365,12 +582,6 @@ void write_at_random_places(World& world, int writes) {
   for (int i = 0; i < writes; ++i) {
     world.takes(write(static_cast<std::int64_t>(random.below(1000))));
   }
-}
-
-Share sum(std::span<const Share> shares) {
-  Share whole;
-  for (const Share& share : shares) whole += share;
-  return whole;
 }
 
 void expect_parts_sum_to_the_whole(const Ssd& ssd) {

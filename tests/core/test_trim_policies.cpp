@@ -187,6 +187,7 @@ TEST(TrimDelayed, TheRestOfAUnitThatIsWrittenInPartIsReadAfterItsTrim) {
   world.ssd.precondition(1.0, 0.0, 0);
   world.takes(trim(0, 64));
   world.takes(part(Op::write, 8 * kUnitSectors, 3));
+  world.takes(flush());
   EXPECT_EQ(world.ssd.counters().merge_reads, 0U);  // there is nothing any more to be merged with
   rest(world);
   EXPECT_TRUE(world.maps(8));
@@ -378,11 +379,28 @@ TEST(TrimDelayed, OfASliceThatIsOneUnitOnlyWholeOnesAreTrimmed) {
   world.takes(write(0, 32));
   world.takes(trim(2, 12));  // half of unit 0, units 1 and 2, half of unit 3
   world.takes(write(9, 1));  // which is in unit 2
+  world.takes(flush());
   rest(world);
   EXPECT_TRUE(world.maps(0));
   EXPECT_FALSE(world.maps(1));
   EXPECT_TRUE(world.maps(2));
   EXPECT_TRUE(world.maps(3));
+}
+
+// A part of a unit came before the TRIM and leaves the buffer after it.
+TEST(TrimDelayed, WhatWaitsForTheRestOfItsUnitIsTrimmedToo) {
+  SsdParameters p = delayed();
+  p.geometry.map_unit = 16_KiB;
+  World world(p);
+  world.takes(write(0, 8));
+  world.takes(flush());
+  for (const int block : {1, 6}) world.takes(write(block));
+  world.takes(trim(0, 4));
+  EXPECT_GT(world.ssd.trim_status()->pending_ranges, 0U);
+  world.takes(flush());
+  EXPECT_FALSE(world.maps(0));
+  EXPECT_TRUE(world.maps(1));
+  EXPECT_EQ(world.ssd.counters().merge_reads, 1U);
 }
 
 // --- power cuts, and other ends

@@ -109,6 +109,14 @@ def test_questions_during_a_replay_change_nothing(make: Callable[[], Device]) ->
             assert counters[name] > 0, name
 
 
+@pytest.mark.parametrize("depth", [1, 32])
+def test_a_board_programs_what_is_written_in_order_once(depth: int) -> None:
+    """4 KiB at a time, a quarter of what its map maps."""
+    board = Device.from_profile(PROFILES, "cosmos_plus_openssd")
+    in_order = Job(pattern="sequential", end_bytes=64 * MIB, requests=16384, queue_depth=depth)
+    assert board.run(in_order).waf <= 1.02
+
+
 def test_a_replay_ends_when_it_is_told_and_not_before() -> None:
     device = disk()
     trace = requests(20, 1, [1_000_000])

@@ -159,21 +159,31 @@ def test_a_queued_trim_occupies_the_firmware_only() -> None:
 def test_a_part_of_a_unit_needs_the_rest_of_it() -> None:
     device = filled(map_unit_bytes=PAGE)
     assert latency(device, Io(WRITE, 0, 8)) == COMMAND + LINK + WRITE_LATENCY
-    assert device.counters()["merge_reads"] == 1
+    assert device.counters()["merge_reads"] == 0
     flushed = latency(device, Io(FLUSH))
-    # The merge read began with the write; the page is programmed when it has ended.
+    # The merge read begins with the flush; the page is programmed when it has ended.
     merged = COMMAND + SENSE + CHANNEL_PAGE
-    assert flushed == merged + CHANNEL_PAGE + PROGRAM - (COMMAND + LINK + WRITE_LATENCY)
+    assert flushed == merged + CHANNEL_PAGE + PROGRAM
+    assert device.counters()["merge_reads"] == 1
 
 
 def test_the_program_waits_for_every_merge_read_of_its_page() -> None:
     device = filled()
-    parts = [Io(WRITE, 32, 4), *(Io(WRITE, *unit(1000 + i)) for i in range(3))]
-    last = replay(device, parts, depth=4).latency_ns.max()
-    merged = COMMAND + SENSE + CHANNEL_UNIT
-    assert merged > last - WRITE_LATENCY
-    # Depth 1 issues the flush when the last write is answered.
-    assert latency(device, Io(FLUSH)) == merged + CHANNEL_PAGE + PROGRAM - last
+    replay(device, [Io(WRITE, 32, 4), Io(WRITE, 40, 4)])  # of units of one die
+    merged = COMMAND + 2 * (SENSE + CHANNEL_UNIT)
+    assert latency(device, Io(FLUSH)) == merged + CHANNEL_PAGE + PROGRAM
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_unit_that_is_written_in_parts_is_programmed_once(full: bool) -> None:
+    device = filled(map_unit_bytes=PAGE) if full else drive(map_unit_bytes=PAGE)
+    replay(device, [Io(WRITE, *unit(i)) for i in range(32)])
+    replay(device, [Io(WRITE, *unit(i)) for i in reversed(range(32, 64))])
+    replay(device, [Io(FLUSH)])
+    counters = device.counters()
+    assert counters["nand_write_bytes"] == counters["write_bytes"] == 64 * UNIT
+    assert counters["page_programs"] == 16
+    assert counters["merge_reads"] == counters["coalesced_bytes"] == 0
 
 
 def test_whole_units_and_new_ones_need_no_merge() -> None:
@@ -685,6 +695,7 @@ def test_every_request_completes_and_repeats(
     assert len(first) == len(ios)
     assert (first.latency_ns >= COMMAND).all()
     assert first.equals(replay(drive(), ios, depth))
+    replay(device, [Io(FLUSH)])  # nothing waits for the rest of its unit
     counters = device.counters()
     assert counters["read_bytes"] == 512 * sum(io.sectors for io in ios if io.op == READ)
     programmed = counters["nand_write_bytes"] + counters["coalesced_bytes"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from model_drives import (
     FLUSH,
     MS,
+    READ,
     TRIM,
     UNIT,
     UNIT_SECTORS,
@@ -32,12 +33,12 @@ GAP_NS = 1000 * MS
 """Between two requests: everything has reached the dies by then."""
 
 Operation = tuple[int, int, int, int]
-"""op, unit, units, stream."""
+"""op, lba, sectors, stream."""
 
 
 def pair(shape: dict[str, Any], rules: Rules) -> tuple[_core.Device, ReferenceFtl]:
     """The same drive twice. `shape`: units, spare, channels, dies_per_channel, units_per_page,
-    pages_per_block, allocation."""
+    pages_per_block, allocation, buffer_pages (so many that no request waits for room)."""
     dies = shape["channels"] * shape["dies_per_channel"]
     wide = shape["allocation"] == "global"
     block_units = shape["units_per_page"] * shape["pages_per_block"]
@@ -49,7 +50,7 @@ def pair(shape: dict[str, Any], rules: Rules) -> tuple[_core.Device, ReferenceFt
         channels=shape["channels"],
         dies_per_channel=shape["dies_per_channel"],
         allocation=shape["allocation"],
-        write_buffer_bytes=64 * shape["units_per_page"] * UNIT,
+        write_buffer_bytes=shape["buffer_pages"] * shape["units_per_page"] * UNIT,
         placement="id",
         **vars(rules),
     )
@@ -59,20 +60,31 @@ def pair(shape: dict[str, Any], rules: Rules) -> tuple[_core.Device, ReferenceFt
         blocks_per_group=ceil(shape["units"] * (1 + shape["spare"]) / (block_units * dies)),
         pages_per_block=shape["pages_per_block"] * (dies if wide else 1),
         units_per_page=shape["units_per_page"],
+        unit_sectors=UNIT_SECTORS,
+        buffer_units=shape["buffer_pages"] * shape["units_per_page"],
     )
     return device, ReferenceFtl(layout, rules)
 
 
 def obey(reference: ReferenceFtl, operation: Operation) -> None:
-    op, unit, units, stream = operation
+    op, lba, sectors, stream = operation
+    stream = stream if stream < reference.rules.streams else 0
     reference.begin_request()
     if op == FLUSH:
         reference.flush()
-    for lpn in range(unit, unit + units):
-        if op == WRITE:
-            reference.write(lpn, stream if stream < reference.rules.streams else 0)
-        elif op == TRIM:
-            reference.trim(lpn)
+    touched: dict[int, set[int]] = {}
+    for sector in range(lba, lba + sectors):
+        touched.setdefault(sector // UNIT_SECTORS, set()).add(sector % UNIT_SECTORS)
+    for unit, inside in touched.items():
+        whole = len(inside) == UNIT_SECTORS
+        if op == READ:
+            reference.read(unit, inside)
+        elif op == WRITE and whole:
+            reference.write(unit, stream)
+        elif op == WRITE:
+            reference.write_part(unit, inside, stream)
+        elif op == TRIM and whole:
+            reference.trim(unit)
 
 
 def expect_equal(device: _core.Device, reference: ReferenceFtl) -> None:
@@ -83,6 +95,8 @@ def expect_equal(device: _core.Device, reference: ReferenceFtl) -> None:
     counted = [c[f"nand_{x}_bytes"] // UNIT for x in ("host", "copied", "padded")]
     assert counted == [reference.host, reference.copied, reference.padded]
     assert c["unmapped_bytes"] // UNIT == reference.trimmed
+    assert c["coalesced_bytes"] // UNIT == reference.coalesced
+    assert c["merge_reads"] == reference.merge_reads
     assert c["gc_page_reads"] == reference.gc_page_reads
 
 
@@ -96,8 +110,8 @@ def compare(shape: dict[str, Any], rules: Rules, operations: list[Operation], st
         feed(
             device,
             [
-                Io(op, unit * UNIT_SECTORS, n * UNIT_SECTORS, GAP_NS * (first + i), stream)
-                for i, (op, unit, n, stream) in enumerate(part)
+                Io(op, lba, sectors, GAP_NS * (first + i), stream)
+                for i, (op, lba, sectors, stream) in enumerate(part)
             ],
         )
         for operation in part:
@@ -108,7 +122,10 @@ def compare(shape: dict[str, Any], rules: Rules, operations: list[Operation], st
 
 
 def random_operations(shape: dict[str, Any], count: int, seed: int) -> list[Operation]:
-    """Mostly writes, half of them to a tenth of the units; a stream tends to its own part."""
+    """Mostly writes, half of them to a tenth of the units; a stream tends to its own part.
+
+    A fifth begins and ends anywhere, not with a unit.
+    """
     rng = np.random.default_rng(seed)
     units = shape["units"]
     operations = []
@@ -117,9 +134,13 @@ def random_operations(shape: dict[str, Any], count: int, seed: int) -> list[Oper
         n = int(rng.integers(1, 4))
         span = units // 10 + 4 if rng.random() < 0.5 else units
         unit = int(rng.integers(0, span - n + 1))
-        op = WRITE if kind < 0.87 else TRIM if kind < 0.95 else FLUSH
+        op = WRITE if kind < 0.82 else READ if kind < 0.87 else TRIM if kind < 0.95 else FLUSH
         stream = int(rng.integers(0, 4)) if rng.random() < 0.2 else min(3, 4 * unit // units)
-        operations.append((op, 0, 0, 0) if op == FLUSH else (op, unit, n, stream))
+        lba, sectors = unit * UNIT_SECTORS, n * UNIT_SECTORS
+        if rng.random() < 0.2:
+            lba += int(rng.integers(0, UNIT_SECTORS))
+            sectors = int(rng.integers(1, (unit + n) * UNIT_SECTORS - lba + 1))
+        operations.append((op, 0, 0, 0) if op == FLUSH else (op, lba, sectors, stream))
     return operations
 
 
@@ -132,6 +153,7 @@ def shape_of(allocation: str, units_per_page: int, **changes: Any) -> dict[str, 
         "units_per_page": units_per_page,
         "pages_per_block": 8 if units_per_page == 1 else 2,
         "allocation": allocation,
+        "buffer_pages": 24,
     }
     if allocation == "global":
         shape |= {"pages_per_block": 4 if units_per_page == 1 else 2, "spare": 1.2}
@@ -151,7 +173,7 @@ def test_long_random_work(shape: dict[str, Any], policy: str, placement: str, pa
     rules = Rules(policy, 3, placement, pace, reserve_blocks=1, streams=streams, seed=11)
     if shape["units_per_page"] == 4:
         shape = {**shape, "spare": shape["spare"] + 0.8}
-    assert compare(shape, rules, random_operations(shape, 1200, 5), 2) > 20
+    assert compare(shape, rules, random_operations(shape, 1600, 5), 2) > 20
 
 
 @pytest.mark.slow
@@ -193,6 +215,7 @@ def test_any_work(data: st.DataObject) -> None:
         "units_per_page": draw(st.sampled_from([1, 2, 4])),
         "pages_per_block": draw(st.integers(2, 4)),
         "allocation": draw(st.sampled_from(["per_die", "global"])),
+        "buffer_pages": draw(st.integers(22, 64)),
     }
     rules = Rules(
         draw(st.sampled_from(POLICIES)),
@@ -203,10 +226,22 @@ def test_any_work(data: st.DataObject) -> None:
         draw(st.integers(1, 3)),
         draw(st.integers(0, 1 << 64 - 1)),
     )
-    units = st.integers(0, shape["units"] - 1)
-    one = st.tuples(st.sampled_from([WRITE, WRITE, WRITE, TRIM, FLUSH]), units, st.integers(0, 3))
+    # Anywhere within a unit, more often all of it.
+    begin = st.sampled_from([0, 0, 0, *range(UNIT_SECTORS)])
+    one = st.tuples(
+        st.sampled_from([WRITE, WRITE, WRITE, READ, TRIM, FLUSH]),
+        st.integers(0, shape["units"] - 1),
+        begin,
+        begin,
+        st.integers(0, 3),
+    )
     work = draw(st.lists(one, min_size=60, max_size=200))
-    operations = [(op, 0, 0, 0) if op == FLUSH else (op, unit, 1, s) for op, unit, s in work]
+    operations = [
+        (op, 0, 0, 0)
+        if op == FLUSH
+        else (op, unit * UNIT_SECTORS + first, max(UNIT_SECTORS - first - less, 1), s)
+        for op, unit, first, less, s in work
+    ]
     try:
         compare(shape, rules, operations, 2)
     except BadParameter:

@@ -42,6 +42,8 @@ class Layout:
     blocks_per_group: int
     pages_per_block: int
     units_per_page: int
+    unit_sectors: int = 8
+    buffer_units: int = 64
 
     @property
     def units_per_block(self) -> int:
@@ -87,6 +89,15 @@ class PageState:
 
 
 @dataclass
+class Partial:
+    """A unit of which the host has written a part, in the buffer."""
+
+    sectors: set[int]
+    stream: int
+    """Of the part that came last."""
+
+
+@dataclass
 class Collection:
     """A block that is being collected, and the page to look at next."""
 
@@ -105,6 +116,8 @@ class ReferenceFtl:
     copied: int = 0
     padded: int = 0
     trimmed: int = 0
+    coalesced: int = 0
+    merge_reads: int = 0
     gc_page_reads: int = 0
 
     def __post_init__(self) -> None:
@@ -115,6 +128,8 @@ class ReferenceFtl:
         self.free = [deque(self.of_group(g)) for g in range(n.groups)]
         self.host_block: dict[tuple[int, int], BlockState] = {}
         self.host_page: dict[int, PageState] = {}
+        self.partial: dict[int, Partial] = {}
+        """By unit, in the order in which they came."""
         self.last_group = dict.fromkeys(range(self.rules.streams), n.groups - 1)
         self.gc_block: dict[tuple[int, int], BlockState] = {}
         self.gc_page: dict[tuple[int, int], PageState] = {}
@@ -134,8 +149,51 @@ class ReferenceFtl:
 
     def write(self, unit: int, stream: int) -> None:
         """One unit. What is still in RAM is replaced there and takes no new slot."""
-        if self.in_ram(unit):
-            return
+        waited = self.partial.pop(unit, None) is not None
+        self.coalesced += waited or self.in_ram(unit)
+        if waited or not self.in_ram(unit):
+            self.place(unit, stream)
+
+    def write_part(self, unit: int, sectors: set[int], stream: int) -> None:
+        """Some sectors of a unit, counted from its begin. The unit waits for the others."""
+        if unit not in self.partial:
+            if self.in_ram(unit):
+                self.coalesced += 1
+                return
+            while len(self.partial) >= self.most_partial():
+                self.leave(next(iter(self.partial)))
+            self.partial[unit] = Partial(set(), stream)
+        waiting = self.partial[unit]
+        self.coalesced += bool(waiting.sectors & sectors)
+        waiting.sectors |= sectors
+        waiting.stream = stream
+        if self.is_whole(waiting):
+            self.leave(unit)
+
+    def read(self, unit: int, sectors: set[int]) -> None:
+        """Of a unit that waits, what is missing is read from flash: then it waits no more."""
+        waiting = self.partial.get(unit)
+        if waiting and not sectors <= waiting.sectors and unit in self.slot_of:
+            self.leave(unit)
+
+    def leave(self, unit: int) -> None:
+        """A unit that was written in part goes to its page, with the rest of its old content."""
+        waiting = self.partial.pop(unit)
+        self.merge_reads += unit in self.slot_of and not self.is_whole(waiting)
+        self.place(unit, waiting.stream)
+
+    def is_whole(self, waiting: Partial) -> bool:
+        """Whether it waits for nothing."""
+        return len(waiting.sectors) == self.layout.unit_sectors
+
+    def most_partial(self) -> int:
+        """Half of the buffer; a full one always has a page that is complete."""
+        n = self.layout
+        in_pages = self.rules.streams * (n.units_per_page - 1)
+        return min(n.buffer_units // 2, n.buffer_units - in_pages - 1)
+
+    def place(self, unit: int, stream: int) -> None:
+        """To the stream's open page."""
         self.slot_of.pop(unit, None)
         if stream not in self.host_page:
             self.open_host_page(stream)
@@ -147,11 +205,14 @@ class ReferenceFtl:
             self.complete_host_page(page)
 
     def trim(self, unit: int) -> None:
-        """The unit is no longer needed."""
+        """The unit is no longer needed. One that only waits in the buffer is on no map."""
+        self.coalesced += self.partial.pop(unit, None) is not None
         self.trimmed += self.slot_of.pop(unit, None) is not None
 
     def flush(self) -> None:
-        """Pads the open host pages."""
+        """Nothing waits for its rest any more. Pads the open host pages."""
+        while self.partial:
+            self.leave(next(iter(self.partial)))
         for stream in sorted(self.host_page):
             page = self.host_page.pop(stream)
             self.padded += len(page.slots)

@@ -21,7 +21,7 @@ struct Share {
   std::uint64_t host_units = 0;
   std::uint64_t copied_units = 0;
   std::uint64_t padded_units = 0;
-  std::uint64_t coalesced_units = 0;  // written by the host, and again before they were programmed
+  std::uint64_t coalesced_units = 0;  // written by the host, and never programmed
 
   Share& operator+=(const Share& other) {
     host_units += other.host_units;

@@ -41,6 +41,13 @@ std::vector<Attribution::Range> in_pages(const SsdParameters& p,
   return pages;
 }
 
+// So many units may wait for their rest: half the buffer, the other half keeps the dies busy;
+// nobody documents how many. With open pages they never fill it: a program must be able to make
+// room.
+std::uint32_t most_partial(std::uint32_t buffer_units, StreamId streams, std::uint32_t per_page) {
+  return std::min(buffer_units / 2, buffer_units - streams * (per_page - 1) - 1);
+}
+
 void validate(const SsdParameters& p) {
   require(p.link_rate.count() >= 1'000'000, "link_rate: must be at least 1 MB/s");
   require(p.command_time >= Nanos{0} && p.write_command_time.value_or(Nanos{0}) >= Nanos{0} &&
@@ -89,6 +96,8 @@ Ssd::Ssd(const SsdParameters& p, Host& host)
       nand_(ftl_.geometry(), p.nand),
       link_time_(p.link_rate),
       buffer_units_(static_cast<std::uint32_t>(p.write_buffer / p.geometry.map_unit)),
+      partial_(ftl_.geometry()),
+      partial_most_(most_partial(buffer_units_, p.ftl.streams, ftl_.geometry().slots_per_page())),
       filled_(p.ftl.streams),
       trimmed_(ftl_.geometry()) {
   adopt(p.ranges);
@@ -200,11 +209,18 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
   Bytes at = first;
   while (at < last) {
     const Lpn lpn = geometry.lpn_of(at);
-    const Slot slot = ftl_.map().find(lpn);
     Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
+    if (partial_.holds(lpn)) {
+      const Nanos there = read_part(lpn, {to_lba(at), to_lba(to)}, begin);
+      end = std::max(end, over_link(to - at, there));
+      begin = std::max(begin, firmware_free_);
+      at = to;
+      continue;
+    }
+    const Slot slot = ftl_.map().find(lpn);
     // From the page's first slot on; none is as far behind it as an unmapped unit's.
     const Slot page = slot == kNoSlot ? kNoSlot : geometry.first_of_page(slot);
-    for (Lpn next = lpn + 1; to < last; ++next) {
+    for (Lpn next = lpn + 1; to < last && !partial_.holds(next); ++next) {
       const Slot other = ftl_.map().find(next);
       if (slot == kNoSlot ? other != kNoSlot : other - page >= geometry.slots_per_page()) break;
       to = std::min(last, geometry.unit() * (std::int64_t{next} + 1));
@@ -212,7 +228,7 @@ Nanos Ssd::read(const Request& request, Nanos begin) {
     end = std::max(end, over_link(to - at, read_page(to - at, slot, begin)));
     at = to;
   }
-  return end + parameters_.read_latency;
+  return std::max(end, begin) + parameters_.read_latency;
 }
 
 Nanos Ssd::read_page(Bytes bytes, Slot slot, Nanos begin) {
@@ -225,6 +241,14 @@ Nanos Ssd::read_page(Bytes bytes, Slot slot, Nanos begin) {
     return begin;
   }
   return nand_.host_read(ftl_.geometry().die_of(slot), bytes, begin);
+}
+
+// Of a unit that is in the buffer in part. What is missing is read where there is something to be
+// read: then the unit is complete, and waits for nothing any more.
+Nanos Ssd::read_part(Lpn lpn, const Extent& sectors, Nanos begin) {
+  if (!partial_.contains(sectors) && ftl_.map().find(lpn) != kNoSlot) return leave(lpn, begin);
+  ++counters_.buffer_hits;
+  return begin;
 }
 
 Nanos Ssd::write(const Request& request, Nanos begin) {
@@ -243,8 +267,12 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
   Lpn lpn = geometry.lpn_of(to_bytes(request.lba));
   for (Bytes at = to_bytes(request.lba); at < last; ++lpn) {
     const Bytes to = std::min(last, geometry.unit() * (std::int64_t{lpn} + 1));
+    const bool whole = to - at == geometry.unit();
     // Later than `begin` where TRIMs that were put off stood in the way.
-    end = std::max(end, write_unit(destination, lpn, to - at, firmware_free_));
+    const Nanos there =
+        whole ? write_unit(destination, lpn, firmware_free_)
+              : write_part(destination, lpn, {to_lba(at), to_lba(to)}, firmware_free_);
+    end = std::max(end, there);
     at = to;
     if (at + geometry.unit() > last) continue;
     // The rest of the page that is open now, at once.
@@ -261,6 +289,7 @@ Nanos Ssd::write(const Request& request, Nanos begin) {
 // How many units from this one on, at most so many, have their place in the buffer and on the open
 // page already, and replace nothing that is in RAM.
 std::uint32_t Ssd::plain_units(const Destination& destination, Lpn lpn, std::uint32_t most) const {
+  if (!partial_.empty()) return 0;
   const std::uint32_t room = buffer_units_ - std::min(buffered_, buffer_units_);
   most = std::min({most, room, ftl_.open_units(destination.stream)});
   for (std::uint32_t units = 0; units < most; ++units) {
@@ -284,26 +313,68 @@ Nanos Ssd::write_units(const Destination& destination, Lpn lpn, std::uint32_t un
 }
 
 // Returns when the unit's data is in the buffer.
-Nanos Ssd::write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nanos begin) {
-  const Slot old = ftl_.map().find(lpn);
-  if (old != kNoSlot) {
-    const Page page = ftl_.geometry().page_of(old);
-    if (ftl_.in_open_host_page(old) ||
-        nand_.replaceable(page, ftl_.geometry().block_of(old), begin)) {
-      ++counters_.coalesced_units;
-      ftl_.coalesced(lpn, destination.label);
-      return over_link(bytes, begin);
-    }
-  }
-  const Nanos room = admit_unit(begin);
-  const Nanos arrived = over_link(bytes, room);
-  const bool merges = old != kNoSlot && bytes < ftl_.geometry().unit();
-  const Nanos whole = merges ? std::max(arrived, merge_read(old, begin)) : arrived;
-  place(lpn, destination, arrived, whole);
+Nanos Ssd::write_unit(const Destination& destination, Lpn lpn, Nanos begin) {
+  const bool waits = partial_.holds(lpn);
+  const bool replaces = waits || is_replaceable(ftl_.map().find(lpn), begin);
+  if (replaces) count_coalesced(destination, lpn);
+  if (waits) partial_.take(lpn);  // whose place in the buffer it gets
+  const Nanos room = replaces ? begin : admit_unit(begin);
+  const Nanos arrived = over_link(ftl_.geometry().unit(), room);
+  if (waits || !replaces) place(lpn, destination, arrived, arrived);
   return arrived;
 }
 
-// A unit that is written in part needs the rest of its old content before it can be programmed.
+// The same for sectors of one, not all: it waits in the buffer for the others.
+Nanos Ssd::write_part(const Destination& destination, Lpn lpn, const Extent& sectors, Nanos begin) {
+  const Bytes bytes = to_bytes(sectors.length());
+  if (!partial_.holds(lpn)) {
+    if (is_replaceable(ftl_.map().find(lpn), begin)) {
+      count_coalesced(destination, lpn);
+      return over_link(bytes, begin);
+    }
+    while (partial_.size() >= partial_most_) leave(partial_.oldest(), begin);
+    begin = admit_unit(std::max(begin, firmware_free_));
+  }
+  const Nanos arrived = over_link(bytes, begin);
+  const bool again = partial_.add({lpn, destination.stream, destination.label, arrived}, sectors);
+  if (again) count_coalesced(destination, lpn);
+  if (partial_.is_whole(lpn)) leave(lpn, begin);
+  return arrived;
+}
+
+// Whether a unit's content is in RAM, and can still be another one.
+bool Ssd::is_replaceable(Slot slot, Nanos begin) {
+  if (slot == kNoSlot) return false;
+  const Geometry& geometry = ftl_.geometry();
+  return ftl_.in_open_host_page(slot) ||
+         nand_.replaceable(geometry.page_of(slot), geometry.block_of(slot), begin);
+}
+
+void Ssd::count_coalesced(const Destination& destination, Lpn lpn) {
+  ++counters_.coalesced_units;
+  ftl_.coalesced(lpn, destination.label);
+}
+
+// A unit that was written in part goes to its page, with the rest of its old content where that is
+// missing. Returns when all of it is in RAM.
+Nanos Ssd::leave(Lpn lpn, Nanos begin) {
+  const bool whole = partial_.is_whole(lpn);
+  if (!whole) {
+    // What a TRIM that was put off has taken is not read, nor written.
+    firmware_free_ += trim_->reading(partial_.extent_of(lpn), *this, counters_.trim);
+    begin = std::max(begin, firmware_free_);
+    if (!partial_.holds(lpn)) return begin;
+  }
+  const PartialUnits::Unit unit = partial_.take(lpn);
+  const Slot old = ftl_.map().find(lpn);
+  const Nanos arrived = std::max(begin, unit.arrived);
+  const bool merges = !whole && old != kNoSlot;
+  const Nanos complete = merges ? std::max(arrived, merge_read(old, begin)) : arrived;
+  place(lpn, {unit.stream, unit.label}, arrived, complete);
+  return complete;
+}
+
+// The rest of its old content, which a unit needs before it can be programmed.
 Nanos Ssd::merge_read(Slot slot, Nanos begin) {
   if (in_ram(slot, begin)) return begin;
   ++counters_.merge_reads;
@@ -371,6 +442,8 @@ void Ssd::pad(Nanos ready) {
 
 Nanos Ssd::flush(Nanos begin) {
   if (parameters_.power_loss_protection) return begin;
+  while (!partial_.empty()) leave(partial_.oldest(), begin);
+  begin = std::max(begin, firmware_free_);
   pad(begin);
   return nand_.drain(begin);
 }
@@ -401,6 +474,12 @@ void Ssd::unmap(const Extent& extent) {
   const std::int64_t unit = ftl_.geometry().unit().count();
   const auto first = static_cast<Lpn>(ceil_div(to_bytes(extent.begin).count(), unit));
   const auto last = static_cast<Lpn>(to_bytes(extent.end).count() / unit);
+  for (const Lpn lpn : partial_.between(first, last)) {
+    ftl_.coalesced(lpn, partial_.take(lpn).label);
+    ++counters_.coalesced_units;
+    --buffered_;
+    trimmed_.insert(partial_.extent_of(lpn));
+  }
   for (Lpn lpn = first; lpn < last;) {
     const Lpn begin = lpn;
     while (lpn < last && ftl_.trim(lpn)) ++lpn;
@@ -493,6 +572,7 @@ std::vector<Extent> Ssd::in_doubt(Nanos now) {
     for (const Slot slot : open) {
       if (ftl_.map().is_valid(slot)) lpns.push_back(ftl_.map().lpn_at(slot));
     }
+    for (const PartialUnits::Unit& part : partial_.by_age()) lpns.push_back(part.lpn);
     for (const Lpn lpn : lpns) {
       const Lba begin{lpn * unit.count()};
       doubt.insert({begin, begin + unit});
@@ -505,6 +585,11 @@ std::vector<Extent> Ssd::in_doubt(Nanos now) {
 
 void Ssd::restart(Nanos now) {
   Timeless timeless;
+  // As with capacitors, which program it; without, only what it holds is in doubt.
+  for (const PartialUnits::Unit& unit : partial_.by_age()) {
+    ftl_.write(timeless, unit.lpn, unit.stream, unit.label);
+  }
+  partial_.clear();
   ftl_.pad_host_pages(timeless);
   nand_.restart(now);
   buffered_ = 0;
@@ -536,6 +621,7 @@ void Ssd::precondition(double fill_ratio, double overwrites, std::uint64_t seed)
 }
 
 void Ssd::to_steady_state(std::uint64_t seed) {
+  require(partial_.empty(), "to_steady_state: the drive must be new");
   reach_steady_state(ftl_, parameters_.geometry, parameters_.ftl, seed);
   if (slc_) slc_->conditioned(capacity());
   conditioned();
@@ -592,6 +678,7 @@ void Ssd::archive(Archive& a) {
   archive_ranges(a);
   ftl_.archive(a);
   nand_.archive(a);
+  partial_.archive(a);
   archive_trim(a);
   a.one(counters_);
   link_.archive(a);

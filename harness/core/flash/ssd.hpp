@@ -8,7 +8,9 @@
 // The parts:  firmware  one core; each command takes its time, and TRIM as much as it takes
 //             link      transfers to and from the host
 //             buffer    volatile RAM (unless power_loss_protection): a write is acknowledged when
-//                       its data is there; pages go to their dies as soon as they are complete
+//                       its data is there; pages go to their dies as soon as they are complete.
+//                       A unit of the map that was written in part waits there for the rest of it:
+//                       until it is whole, a flush, a read of what is missing, or too many wait
 //             Ftl       where everything is; garbage collection
 //             Nand      dies and channels in time
 #pragma once
@@ -26,6 +28,7 @@
 #include "flash/ftl.hpp"
 #include "flash/lane.hpp"
 #include "flash/nand.hpp"
+#include "flash/partial_units.hpp"
 #include "flash/policy/placement.hpp"
 #include "flash/policy/slc.hpp"
 #include "flash/policy/trim.hpp"
@@ -64,12 +67,13 @@ struct SsdParameters {
 
 struct SsdCounters {
   DeviceCounters device;
-  std::uint64_t coalesced_units = 0;  // written again before their page was programmed
-  std::uint64_t buffer_hits = 0;      // pages read from RAM
-  std::uint64_t unmapped_reads = 0;   // pages read that hold nothing
-  std::uint64_t merge_reads = 0;      // pages read because a write covered a unit in part
-  std::uint64_t folded_pages = 0;     // moved out of the SLC cache
-  Nanos command_time;                 // of the firmware
+  // Written again before their page was programmed, or trimmed while they waited for their rest.
+  std::uint64_t coalesced_units = 0;
+  std::uint64_t buffer_hits = 0;     // pages read from RAM
+  std::uint64_t unmapped_reads = 0;  // pages read that hold nothing
+  std::uint64_t merge_reads = 0;     // pages read as the host had written a unit in part
+  std::uint64_t folded_pages = 0;    // moved out of the SLC cache
+  Nanos command_time;                // of the firmware
   TrimCounters trim;
 };
 
@@ -143,12 +147,17 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   Nanos serve(const Request& request, Nanos begin);
   Nanos read(const Request& request, Nanos begin);
   Nanos read_page(Bytes bytes, Slot slot, Nanos begin);
+  Nanos read_part(Lpn lpn, const Extent& sectors, Nanos begin);
   [[nodiscard]] Nanos command_time(Op op) const;
   Nanos write(const Request& request, Nanos begin);
-  Nanos write_unit(const Destination& destination, Lpn lpn, Bytes bytes, Nanos begin);
+  Nanos write_unit(const Destination& destination, Lpn lpn, Nanos begin);
+  Nanos write_part(const Destination& destination, Lpn lpn, const Extent& sectors, Nanos begin);
+  [[nodiscard]] bool is_replaceable(Slot slot, Nanos begin);
+  void count_coalesced(const Destination& destination, Lpn lpn);
   [[nodiscard]] std::uint32_t plain_units(const Destination& destination, Lpn lpn,
                                           std::uint32_t most) const;
   Nanos write_units(const Destination& destination, Lpn lpn, std::uint32_t units, Nanos begin);
+  Nanos leave(Lpn lpn, Nanos begin);
   Nanos merge_read(Slot slot, Nanos begin);
   Nanos flush(Nanos begin);
   Nanos trim(const Request& request, Nanos begin);
@@ -190,8 +199,10 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   Lane link_;
   TransferTime link_time_;
   std::uint32_t buffer_units_;  // size
-  std::uint32_t buffered_ = 0;  // units in it, open pages included
-  Nanos admitted_;              // when the last of them got its place
+  std::uint32_t buffered_ = 0;  // units in it, those of open pages and partial ones included
+  PartialUnits partial_;
+  std::uint32_t partial_most_;
+  Nanos admitted_;  // when the last of them got its place
   // By stream: when all that its open page's units need is there, what merge reads bring included.
   std::vector<Nanos> filled_;
   Nanos firmware_free_;

@@ -34,7 +34,10 @@ from harness.system import block_queue, loop_devices
 
 pytestmark = [pytest.mark.servers, pytest.mark.root]
 
-by_name = pytest.mark.parametrize("drive", DRIVES, ids=lambda drive: drive.name.split()[0])
+BOARD = Drive("Cosmos+, whose map knows 16 KiB and nothing smaller", "cosmos_plus_openssd")
+by_name = pytest.mark.parametrize(
+    "drive", [*DRIVES, BOARD], ids=lambda drive: drive.name.split()[0].strip(",")
+)
 BLOCK = 4096
 LOOP_CTL_ADD = 0x4C80  # linux/loop.h
 LOOP_CTL_REMOVE = 0x4C81
