@@ -62,6 +62,15 @@ TEST(Ssd, AFullBufferHoldsWritesBack) {
   EXPECT_GT(world.takes(write(32, 4)), 300_us);
 }
 
+TEST(Ssd, DataFromLongAgoTakesNoRoomInTheBuffer) {
+  World world(parameters());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(world.takes(write(4 * i)), 5_us + 4_us + 3_us);
+    world.ssd.assume_written(units(4 * i + 1, 1));
+  }
+  EXPECT_EQ(world.ssd.in_doubt(world.now), Extents{});
+}
+
 TEST(Ssd, AFlushWaitsForThePrograms) {
   World world(parameters());
   world.takes(write(0));

@@ -550,10 +550,13 @@ void Ssd::assume_written(const Extent& extent) {
       static_cast<Lpn>(ceil_div(to_bytes(extent.end).count(), geometry.unit().count()));
   Timeless timeless;
   retire_pending();
+  std::vector<Slot> open;
+  ftl_.open_host_slots(open);
   for (Lpn lpn = geometry.lpn_of(to_bytes(extent.begin)); lpn < last; ++lpn) {
     if (ftl_.map().find(lpn) == kNoSlot) ftl_.write(timeless, lpn, 0, 0);
   }
   ftl_.pad_host_pages(timeless);
+  buffered_ -= static_cast<std::uint32_t>(open.size());  // no program will make their room free
   reset_counters();
 }
 
