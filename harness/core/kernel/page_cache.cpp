@@ -32,7 +32,8 @@ constexpr FileId kElsewhere = UINT32_MAX;
 constexpr Process kFlusher = UINT32_MAX;  // on whose behalf the kernel writes back
 constexpr std::int64_t kNowhere = -1;
 
-constexpr Bytes kLeastTurn = 4_MiB;     // of a file in write-back
+constexpr Bytes kLeastTurn = 4_MiB;  // of a file in write-back (MIN_WRITEBACK_PAGES)
+constexpr std::int64_t kDirtyScope = 8;
 constexpr Bytes kReclaimed{32 * 4096};  // by one reclaim, and looked at at a time
 
 std::size_t at(std::int64_t n) { return static_cast<std::size_t>(n); }
@@ -171,8 +172,9 @@ PageCache::PageCache(Machine& machine, const PageCacheParameters& p,
       own_(std::move(own)),
       places_(places ? *places : *own_),
       background_(share_of(p, p.dirty_background_ratio)),
+      limit_(share_of(p, p.dirty_ratio)),
       pace_({.background = background_,
-             .limit = share_of(p, p.dirty_ratio),
+             .limit = limit_,
              .is_strict = p.strict_limit,
              .block = p.block,
              .second = p.second}) {
@@ -779,11 +781,15 @@ FileId PageCache::next_dirty_file() const {
   return 0;
 }
 
+// writeback_chunk_size() of fs/fs-writeback.c. The limit is the machine's: where the one that is
+// known here is the device's own, it is far above.
 std::int64_t PageCache::turn() const {
   const std::int64_t least = kLeastTurn / parameters_.block;
   const double second = static_cast<double>(parameters_.second.count()) / 1e9;
-  const auto half_a_second = static_cast<std::int64_t>(pace_.bandwidth() * second / 2.0);
-  return std::max(half_a_second / least * least, least);
+  auto wanted = static_cast<std::int64_t>(pace_.bandwidth() * second / 2.0);
+  if (!parameters_.strict_limit) wanted = std::min(wanted, limit_ / kDirtyScope);
+  if (flush_left_ > 0) wanted = std::min(wanted, flush_left_);
+  return (wanted + least) / least * least;
 }
 
 // One request of the file whose turn it is; false: the file's end was reached. The file is looked

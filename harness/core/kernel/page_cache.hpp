@@ -16,11 +16,11 @@
 //  - read-ahead per open file (read_ahead.hpp); it is not begun on a marker while the queue for
 //    reads is congested;
 //  - write-back starts when dirty blocks exceed the background ratio of memory, takes file after
-//    file, about half a second's worth of the device's bandwidth of each, in the order of
-//    addresses (what is written behind the last of them meanwhile waits for the next turn since
-//    Linux 5.8, `turns_end_with_scan`), and keeps at most `queue_limit` requests waiting; whether
-//    it has brought them below that ratio it asks itself between two files, when `round` has passed
-//    or all have had a turn;
+//    file, of each half a second's worth of the device's bandwidth, or an eighth of the limit if
+//    that is less, and up to 4 MiB more, in the order of addresses (what is written behind the last
+//    of them meanwhile waits for the next turn since Linux 5.8, `turns_end_with_scan`), and keeps
+//    at most `queue_limit` requests waiting; whether it has brought them below that ratio it asks
+//    itself between two files, when `round` has passed or all have had a turn;
 //  - a writer keeps to a pace, by dirty blocks and those being written (dirty_pace.hpp);
 //  - a file's blocks get their place on the device when they are first written back, from the file
 //    system that the cache was given: ext4 (ext4.hpp), or `allocation` bytes at a time, one file's
@@ -185,6 +185,7 @@ class PageCache final : private host::IoOwner {
   FileSystem& places_;
   std::int64_t capacity_;
   std::int64_t background_;
+  std::int64_t limit_;
   DirtyPace pace_;
   std::int64_t read_ahead_;
   std::int64_t per_segment_;
