@@ -183,9 +183,10 @@ enum : Process { committer, flusher, services };
 
 class World {
  public:
-  explicit World(const JournalParameters& p)
-      : machine(machine_over()),
+  explicit World(const JournalParameters& p, Bytes max_request = 512_KiB)
+      : machine(machine_over({}, 64 * 1024_MiB, host_of(max_request))),
         reference(p.blocks),
+        ring_bytes(4_KiB * p.blocks),
         journal(*machine, p, regions(), [this](Buffer b) { home.push_back(b); }) {
     machine->watch([this](const Request& request, Nanos) {
       reference.see(request);
@@ -193,6 +194,11 @@ class World {
     });
   }
 
+  static host::HostParameters host_of(Bytes max_request) {
+    host::HostParameters host = testing_host::plain_host();
+    host.max_request = max_request;
+    return host;
+  }
   static std::vector<BufferRegion> regions() {
     return {{kPages, kPageBlocks, kPageBuffers, true}, {kInodes, 1, kInodeBuffers}};
   }
@@ -223,10 +229,21 @@ class World {
     journal.sync_file(self, 0);
     reference.promise(before);
   }
+  // Requests, and their bytes, behind the block layer.
+  [[nodiscard]] std::pair<std::uint64_t, Bytes> device_has_seen_in_ring() const {
+    std::pair<std::uint64_t, Bytes> seen;
+    for (const auto& s : device_of(*machine).of(Op::write)) {
+      if (s.begin < to_bytes(kJournal) || s.begin >= to_bytes(kJournal) + ring_bytes) continue;
+      ++seen.first;
+      seen.second += s.length;
+    }
+    return seen;
+  }
   void sleep(Process self, Nanos length) { machine->sleep_until(self, machine->now() + length); }
 
   std::unique_ptr<Machine> machine;
   Reference reference;
+  Bytes ring_bytes;
   std::vector<Buffer> home;  // as the journal has told
   Jbd2 journal;
   std::function<void()> on_request;
@@ -284,13 +301,9 @@ void run_random(const Load& load, std::uint64_t seed) {
   std::int64_t home_blocks = 0;
   for (const Buffer buffer : world.home) home_blocks += blocks_of(buffer);
   EXPECT_EQ(counted.home_blocks, static_cast<std::uint64_t>(home_blocks));
-  Bytes ring;
-  for (const auto& s : device_of(*world.machine).of(Op::write)) {
-    const bool inside =
-        s.begin >= to_bytes(kJournal) && s.begin < to_bytes(kJournal) + 4_KiB * load.ring_blocks;
-    if (inside) ring += s.length;
-  }
+  const auto [requests, ring] = world.device_has_seen_in_ring();
   EXPECT_EQ(4_KiB * static_cast<std::int64_t>(counted.written_blocks), ring);
+  EXPECT_EQ(counted.requests, requests);
 }
 
 TEST(Jbd2Random, NothingThatWasSyncedIsEverLost) {
@@ -320,6 +333,24 @@ TEST(Jbd2Commit, ABlockThatIsInTheTransactionAlreadyCostsNothing) {
     EXPECT_EQ(world.journal.counters().requests, 2U);
     EXPECT_EQ(world.reference.ring.back().contents.at(3), 1000U);
   });
+}
+
+// As all other requests, which the drive counts.
+TEST(Jbd2Commit, RequestsAreThoseThatTheDeviceGets) {
+  for (const Bytes max_request : {512_KiB, 128_KiB, 20_KiB}) {
+    World world(ring_of(2000), max_request);
+    world.run(1, [&](Process self) {
+      for (int round = 0; round < 20; ++round) {  // round the ring, in transactions of its quarter
+        for (Buffer buffer = 0; buffer < kPageBuffers; ++buffer) world.dirty(self, buffer);
+        world.sync(self);
+      }
+    });
+    const JournalCounters& counted = world.journal.counters();
+    const auto [requests, bytes] = world.device_has_seen_in_ring();
+    EXPECT_EQ(counted.requests, requests);
+    EXPECT_GT(counted.requests, 3 * counted.commits);
+    EXPECT_EQ(4_KiB * static_cast<std::int64_t>(counted.written_blocks), bytes);
+  }
 }
 
 TEST(Jbd2Commit, WithNothingToCommitSyncOnlyFlushes) {

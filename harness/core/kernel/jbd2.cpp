@@ -219,9 +219,10 @@ void Jbd2::write_ring(Process self, std::int64_t blocks) {
   while (blocks > 0) {
     const std::int64_t piece = std::min(blocks, parameters_.blocks - head_);
     const Lba begin = parameters_.begin + Sectors{head_ * kFsBlockSectors};
-    transfers.start(
-        {Op::write, begin, Sectors{piece * kFsBlockSectors}, is_record, parameters_.stream});
-    ++counters_.requests;
+    const Sectors length{piece * kFsBlockSectors};
+    transfers.start({Op::write, begin, length, is_record, parameters_.stream});
+    counters_.requests += static_cast<std::uint64_t>(
+        ceil_div(length.count(), to_sectors(machine_.parameters().max_request).count()));
     blocks -= piece;
     head_ += piece;
     if (head_ == parameters_.blocks) head_ = 1;

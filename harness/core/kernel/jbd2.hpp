@@ -58,7 +58,7 @@ using Buffer = std::uint32_t;
 struct JournalCounters {
   std::uint64_t commits = 0;
   std::uint64_t checkpoints = 0;     // transactions whose blocks somebody had to write home first
-  std::uint64_t requests = 0;        // to the ring
+  std::uint64_t requests = 0;        // to the ring, as the block layer splits them
   std::uint64_t written_blocks = 0;  // to the ring
   std::uint64_t home_blocks = 0;     // written home
   std::uint64_t expired_blocks = 0;  // of these, in the background
