@@ -194,6 +194,29 @@ TEST(Hdd, AWriteLargerThanTheCacheGoesToThePlatters) {
   EXPECT_EQ(world.hdd.power_cut(world.now), Extents{});
 }
 
+// The next track's first sector just arrives when the head has been switched: no time to settle.
+// After a pause it takes that time.
+TEST(Hdd, DestagingThatGoesOnAtOnceDoesNotSettle) {
+  int later = 0;
+  for (Nanos pause; pause < 9_ms; pause += 50_us) {
+    World world(parameters());
+    const Mechanics& m = world.hdd.mechanics();
+    const std::int64_t track = m.geometry().locate(Lba{0}).sectors_per_track;
+    world.submit(write(0, track));
+    const Nanos end = world.answer(flush());
+    world.run_for(pause);
+    const Nanos begin = world.now;
+    world.submit(write(track, track));
+    const Nanos next = world.answer(flush());
+    const auto accessed = [&](bool settles) {
+      return m.access({0, end}, begin, Lba{track}, Sectors{track}, settles).end;
+    };
+    EXPECT_EQ(next, accessed(pause > Nanos{0})) << pause.count();
+    later += accessed(true) > accessed(false) ? 1 : 0;
+  }
+  EXPECT_GT(later, 2) << "sometimes it decides";
+}
+
 HddParameters sharing(double write_share) {
   HddParameters p = lazy();
   p.cache = 1_MiB;

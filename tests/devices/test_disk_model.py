@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import DISK_MECHANICS
 from numpy.typing import NDArray
 
 from harness import _core
+from harness.devices.profiles import HddProfile, load_device
 from harness.errors import BadParameter
 
 READ, WRITE, TRIM, FLUSH = range(4)
@@ -63,6 +65,30 @@ def test_sequential_reads_run_at_the_sustained_rate() -> None:
     _, result = run(disk(), requests, depth=4)
     rate = 64 * MIB / (result["completed_ns"][-1] / 1e9)
     assert rate == pytest.approx(100e6, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["hitachi_hds721010dle630", "seagate_250gb"])
+@pytest.mark.parametrize("begin", ["0", "8 sectors", "track 1", "track 1000", "odd"])
+def test_sequential_writes_run_at_the_sustained_rate(name: str, begin: str) -> None:
+    """Wherever they begin: also at a track's first sector, so that each track is one of them."""
+    profile = load_device(REPOSITORY / "hardware" / "profiles", name)
+    assert isinstance(profile, HddProfile)
+    p = profile.parameters
+    revolution_ns = 60_000_000_000 // p.rpm.value
+    switches_ns = (p.heads.value - 1) * p.head_switch.value + p.track_to_track_seek.value
+    cylinder_ns = p.heads.value * revolution_ns + switches_ns
+    track = p.outer_rate.value * cylinder_ns // 10**9 // p.heads.value // 512
+    first = {
+        "0": 0,
+        "8 sectors": 8,
+        "track 1": track,
+        "track 1000": 1000 * track,
+        "odd": 12_345_677,
+    }
+    requests = [(WRITE, first[begin] + i * 2048, 2048) for i in range(512)]
+    _, result = run(profile.to_core(), [*requests, (FLUSH, 0, 0)], depth=4)
+    rate = 512 * MIB / (result["completed_ns"][-1] / 1e9)
+    assert rate == pytest.approx(p.outer_rate.value, rel=0.05)
 
 
 def test_inner_zone_is_slower() -> None:

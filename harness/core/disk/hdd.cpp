@@ -280,6 +280,7 @@ bool Hdd::follow_read_ahead(const Command& command, Nanos start) {
 void Hdd::serve_write(const Command& command, Nanos start) {
   const Extent extent = command.extent;
   const MediaAccess access = move(start, extent, true);
+  written_to_ = extent.end;
   read_cache_.invalidate(extent);  // what was read ahead since the command came is stale
   ++counters_.media_writes;
   counters_.media_write_bytes += command.bytes;
@@ -297,7 +298,11 @@ void Hdd::start_destage(Nanos start) {
   const std::int64_t track = mechanics_.geometry().locate(here).sectors_per_track;
   const std::optional<Extent> extent = dirty_.take(here, Sectors{track});
   FLASHLAB_CHECK(extent.has_value());
-  const MediaAccess access = move(start, *extent, true);
+  // Where the arm has just stopped writing it goes on: the skews allow for that, and nothing
+  // settles.
+  const bool goes_on = extent->begin == written_to_ && start == arm_free_;
+  const MediaAccess access = move(start, *extent, !goes_on);
+  written_to_ = extent->end;
   ++counters_.media_writes;
   counters_.media_write_bytes += to_bytes(extent->length());
   destage_ = MediaWrite{*extent, access.end};
@@ -334,9 +339,11 @@ void Hdd::finish_flush(Nanos now) {
   }
 }
 
-MediaAccess Hdd::move(Nanos start, const Extent& extent, bool write) {
+MediaAccess Hdd::move(Nanos start, const Extent& extent, bool settles) {
   stop_read_ahead(start);
-  const MediaAccess access = mechanics_.access(head_, start, extent.begin, extent.length(), write);
+  written_to_.reset();
+  const MediaAccess access =
+      mechanics_.access(head_, start, extent.begin, extent.length(), settles);
   counters_.positioning += access.begin - start;
   counters_.transferring += access.end - access.begin;
   const Lba last = extent.begin + (extent.length() - Sectors{1});
@@ -444,6 +451,7 @@ void Hdd::restart(Nanos now) {
   held_.clear();
   read_cache_.clear();
   read_ahead_.reset();
+  written_to_.reset();
   dirty_.clear();
   destage_.reset();
   direct_.reset();
@@ -453,6 +461,7 @@ void Hdd::archive(Archive& a) {
   scheduler_->archive(a);
   a.all(counters_, head_, arm_free_, link_free_, quiet_since_, changed_at_, barrier_);
   a.all(destaged_last_, queue_, blocked_writes_, flush_, held_, read_ahead_, destage_, direct_);
+  a.one(written_to_);
   read_cache_.archive(a);
   dirty_.archive(a);
 }

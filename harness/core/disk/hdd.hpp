@@ -128,7 +128,7 @@ class Hdd final : public DeviceModel {
   [[nodiscard]] Bytes write_room() const;
   [[nodiscard]] Sectors segment() const;
   [[nodiscard]] HeadState head_at(Nanos when) const;
-  MediaAccess move(Nanos start, const Extent& extent, bool write);
+  MediaAccess move(Nanos start, const Extent& extent, bool settles);
   void cache_write(const Command& command, Nanos when);
   void complete_from_media(const Command& command, Nanos end);
   void complete_over_link(const Command& command, Nanos ready, Bytes bytes);
@@ -163,6 +163,7 @@ class Hdd final : public DeviceModel {
   ExtentSet dirty_;
   std::optional<MediaWrite> destage_;
   std::optional<MediaWrite> direct_;  // the last one, which may still be under way
+  std::optional<Lba> written_to_;     // where the arm has last written, if it did nothing since
 };
 
 }  // namespace flashlab::disk
