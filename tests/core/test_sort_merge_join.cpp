@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/prng.hpp"
 #include "dbms/sort_merge_join.hpp"
 #include "page_cache_of.hpp"
 #include "serial_device.hpp"
@@ -71,6 +75,102 @@ std::int64_t tuples_of(const SortMergeJoinSpec& spec) {
   for (const SortedTable& table : spec.tables) sum += table.tuples;
   return sum;
 }
+
+// --- initial runs
+
+using Lengths = std::vector<std::int64_t>;
+
+// Replacement selection of so many random keys, with a heap of `held` of them (Knuth 3, 5.4.1).
+Lengths selected(std::int64_t tuples, std::int64_t held, Prng& random) {
+  using Place = std::pair<std::size_t, std::uint64_t>;  // run, key
+  std::priority_queue<Place, std::vector<Place>, std::greater<>> heap;
+  Lengths runs;
+  for (std::int64_t read = 0; read < tuples || !heap.empty();) {
+    while (read < tuples && static_cast<std::int64_t>(heap.size()) < held) {
+      heap.emplace(0, random.next());
+      ++read;
+    }
+    const auto [run, key] = heap.top();
+    heap.pop();
+    runs.resize(run + 1);
+    ++runs[run];
+    if (read == tuples) continue;
+    const std::uint64_t next = random.next();
+    heap.emplace(next < key ? run + 1 : run, next);
+    ++read;
+  }
+  return runs;
+}
+
+// As postgres_sort.py says it for a memory of so many tuples.
+SortedTable selecting(std::int64_t tuples, std::int64_t held) {
+  SortedTable table = table_of(tuples);
+  table.first_run_tuples = static_cast<std::int64_t>(1.718282 * static_cast<double>(held));
+  table.second_run_tuples = static_cast<std::int64_t>(1.952492 * static_cast<double>(held));
+  table.run_tuples = 2 * held;
+  return table;
+}
+
+// The number of runs, and the lengths of the last and of the one before it, over memory.
+using Ends = std::array<double, 3>;
+
+Ends ends_of(const Lengths& lengths, std::int64_t held) {
+  const auto over_memory = [&](std::size_t from_end) {
+    return static_cast<double>(lengths[lengths.size() - from_end]) / static_cast<double>(held);
+  };
+  return {static_cast<double>(lengths.size()), over_memory(1), over_memory(2)};
+}
+
+// Of ten runs and a half to one, in each of their phases alike.
+TEST(SortRuns, AreThoseOfAHeapOfRandomKeys) {
+  constexpr std::int64_t kHeld = 400;
+  constexpr int kSizes = 100;
+  constexpr int kSorts = 8;
+  Prng random(5);
+  Ends sum{};  // of the differences
+  double above = 0.0;
+  for (int size = 0; size < kSizes; ++size) {
+    const std::int64_t tuples = 5 * kHeld + size * kHeld / 5 + 7;
+    const Lengths lengths = run_lengths(selecting(tuples, kHeld), false);
+    EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}), tuples);
+    const Ends mine = ends_of(lengths, kHeld);
+    for (int sort = 0; sort < kSorts; ++sort) {
+      const Ends theirs = ends_of(selected(tuples, kHeld, random), kHeld);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += mine[i] - theirs[i];
+    }
+    above += mine[0] - static_cast<double>(tuples) / (2.0 * kHeld);
+  }
+  for (const double difference : sum) EXPECT_NEAR(difference / (kSizes * kSorts), 0.0, 0.1);
+  EXPECT_NEAR(above / kSizes, 7.0 / 6.0, 0.05) << "Knuth 3, 5.4.1: N / 2P + 7/6";
+}
+
+TEST(SortRuns, OfLittleMoreThanMemoryAreThoseOfAHeap) {
+  constexpr std::int64_t kHeld = 2000;
+  Prng random(6);
+  for (const double size : {1.2, 1.8, 2.5, 3.2, 4.0, 4.5}) {
+    const auto tuples = static_cast<std::int64_t>(size * kHeld);
+    const Lengths mine = run_lengths(selecting(tuples, kHeld), false);
+    const Lengths theirs = selected(tuples, kHeld, random);
+    ASSERT_EQ(mine.size(), theirs.size()) << size;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(mine[i]), static_cast<double>(theirs[i]), 0.1 * kHeld)
+          << size;
+    }
+  }
+}
+
+TEST(SortRuns, WhatMemoryHoldsIsOneRun) {
+  EXPECT_EQ(run_lengths(selecting(999, 1000), false), Lengths{999});
+  EXPECT_EQ(run_lengths(selecting(1000, 1000), false), Lengths{1000});
+}
+
+TEST(SortRuns, InBurstsTheLastIsTheRest) {
+  EXPECT_EQ(run_lengths(table_of(3 * 4096 + 5), true), (Lengths{4096, 4096, 4096, 5}));
+  EXPECT_EQ(run_lengths(table_of(3 * 4096), true), (Lengths{4096, 4096, 4096}));
+  EXPECT_EQ(run_lengths(table_of(5), true), Lengths{5});
+}
+
+// --- sorts and joins
 
 class SortMergeJoin : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Plans, SortMergeJoin, ::testing::Values("polyphase", "balanced"));
@@ -161,13 +261,14 @@ TEST_P(SortMergeJoin, ComparisonsAreTheLogarithmOfWhatIsCompared) {
   for (const bool burst : {false, true}) {
     SortMergeJoinSpec spec = spec_of(GetParam());
     spec.burst = burst;
-    spec.tables = {table_of(4 * 4096)};
+    // Replacement selection has half a run in its heap at a time, and at the end.
+    const std::int64_t tuples = 4 * 4096 - (burst ? 0 : 2048);
+    spec.tables = {table_of(tuples)};
     spec.cpu.compare = 1_us;
     const SortMergeJoinResult result = run(spec, 8 * 1024_MiB, 1, kInstant);
     ASSERT_EQ(result.clients[0].merges, 0);
-    // Replacement selection has half a run in its heap at a time.
     const std::int64_t each = (burst ? 12 : 11) + 2;
-    const Nanos expected = 4 * 4096 * each * 1_us;
+    const Nanos expected = tuples * each * 1_us;
     EXPECT_LE(result.ended, expected + 10_us);
     EXPECT_GE(result.ended, expected - expected / 100);
   }

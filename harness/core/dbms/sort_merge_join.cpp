@@ -42,6 +42,9 @@ std::int64_t comparisons_1024(std::int64_t n) {
   return bits * 1024 + rest;
 }
 
+// Replacement selection holds half a run at a time.
+std::int64_t selected_from(const SortedTable& table) { return table.run_tuples / 2; }
+
 class Sort {
  public:
   Sort(const World& world, Process self, const SortedTable& table, Prng& random)
@@ -111,13 +114,8 @@ class Sort {
     world_.disk.next(self_,
                      Bytes{share_of(table_.heap, std::min(step, table_.tuples), table_.tuples)},
                      world_.machine.now());
-    for (std::int64_t run = 0; made < table_.tuples; ++run) {
-      const std::int64_t wanted = run == 0   ? table_.first_run_tuples
-                                  : run == 1 ? table_.second_run_tuples
-                                             : table_.run_tuples;
-      const std::int64_t tuples = std::min(wanted, table_.tuples - made);
-      // Replacement selection holds half a run at a time.
-      const std::int64_t held = world_.spec.burst ? tuples : table_.run_tuples / 2;
+    for (const std::int64_t tuples : run_lengths(table_, world_.spec.burst)) {
+      const std::int64_t held = world_.spec.burst ? tuples : selected_from(table_);
       form_run(tape(plan_->deal()), tuples, comparisons_1024(held), step, made);
       made += tuples;
       ++result.runs;
@@ -253,6 +251,27 @@ void check(const SortMergeJoinSpec& spec) {
 }
 
 }  // namespace
+
+// While there is input, replacement selection writes as much as it reads, with memory full. When it
+// has ended, some of what memory holds is too small for the run under way, and makes another one: a
+// part p^2 of it, if p of that run's full length is written (the snowplow of Knuth 3, 5.4.1; where
+// it is one of the first two runs, up to a twentieth of memory more).
+std::vector<std::int64_t> run_lengths(const SortedTable& table, bool burst) {
+  const std::int64_t held = burst ? 0 : std::min(selected_from(table), table.tuples);
+  std::int64_t left = table.tuples - held;  // to be written while there is input
+  std::int64_t full = table.first_run_tuples;
+  std::vector<std::int64_t> runs;
+  while (left >= full) {
+    runs.push_back(full);
+    left -= full;
+    full = runs.size() == 1 ? table.second_run_tuples : table.run_tuples;
+  }
+  const double part = static_cast<double>(left) / static_cast<double>(full);
+  const auto next = static_cast<std::int64_t>(part * part * static_cast<double>(held));
+  if (left + held > next) runs.push_back(left + held - next);
+  if (next > 0) runs.push_back(next);
+  return runs;
+}
 
 SortMergeJoinResult run_sort_merge_joins(Machine& machine,
                                          const kernel::PageCacheParameters& memory,

@@ -83,6 +83,9 @@ struct SortMergeJoinResult {
   std::vector<host::TracedRequest> trace;
 };
 
+// Tuples of each initial run, in turn. `burst`: as in the spec.
+std::vector<std::int64_t> run_lengths(const SortedTable& table, bool burst);
+
 // On ext4, or where `files` names none on a file system that gives out the device in turn. Throws
 // OperatingError for parameters that make no sort, or a device that is too small.
 SortMergeJoinResult run_sort_merge_joins(host::Machine& machine,

@@ -28,7 +28,8 @@ _MERGE_BLOCKS: Final = 32
 """Read at once from each input: what the merge order is made for."""
 
 # Replacement selection makes runs of twice the memory from the third on (Knuth 5.4.1): the first
-# is e - 1 memories long, the second e (e - 2).
+# is e - 1 memories long, the second e (e - 2). The last two, of what memory holds when the input
+# has ended, are the core's (run_lengths()).
 _FIRST_RUN: Final = 1.718282
 _SECOND_RUN: Final = 1.952492
 
