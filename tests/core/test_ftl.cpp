@@ -192,7 +192,7 @@ void work_at_random(Ftl& ftl, const FtlParameters& p, Prng& random, int operatio
       ftl.pad_host_pages(nand);
       ASSERT_FALSE(ftl.has_open_host_page());
     } else {
-      ftl.collect_ahead(nand, p.reserve_blocks + group());
+      ftl.collect_ahead(nand, p.reserve_blocks + group(), [](Group) { return true; });
     }
     if (i % (operations / checks) == 0) {
       expect_sound(ftl, nand, holds, p);

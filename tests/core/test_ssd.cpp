@@ -460,6 +460,71 @@ TEST(SsdTrim, ThePolicyIsSaved) {
   EXPECT_THROW(restored.restore(changed.saved()), OperatingError);
 }
 
+// --- what a drive does for itself
+
+// 4 dies, and a cache that holds all that is written.
+SsdParameters cached(const char* policy) {
+  SsdParameters p = parameters();
+  p.geometry.dies_per_channel = 2;
+  p.slc.policy = policy;
+  p.slc.cache = 4_MiB;
+  return p;
+}
+
+// Writes 200 pages; returns how many are folded in 20 ms of the rest that follows.
+std::uint64_t folded(World& world) {
+  for (int i = 0; i < 200; ++i) world.takes(write(4 * i, 4));
+  world.takes(flush());
+  world.now += 5_ms;
+  world.ssd.wake(world.now);
+  const std::uint64_t before = world.ssd.counters().folded_pages;
+  world.now += 20_ms;
+  world.ssd.wake(world.now);
+  return world.ssd.counters().folded_pages - before;
+}
+
+constexpr Nanos kFold = 50_us + 40_us + kProgrammed;  // on a channel that nobody else wants
+
+TEST(SsdIdle, AllDiesFold) {
+  for (const char* policy : {"fixed", "dynamic"}) {
+    World world(cached(policy));
+    const std::uint64_t pages = folded(world);
+    EXPECT_GE(pages, 4 * (20_ms / kFold) * 9 / 10) << policy;
+    EXPECT_LE(pages, 4 * (20_ms / kFold + 1)) << policy;
+  }
+}
+
+TEST(SsdIdle, ADieThatIsSlowHoldsBackNoOther) {
+  for (const char* policy : {"fixed", "dynamic"}) {
+    World world(cached(policy));
+    world.ssd.slow_die(1, 20'000, world.now);
+    EXPECT_GE(folded(world), 3 * (20_ms / kFold) * 9 / 10) << policy;
+  }
+}
+
+TEST(SsdIdle, AllDiesCollect) {
+  for (const char* allocation : {"per_die", "global"}) {
+    SsdParameters p = parameters();
+    p.geometry.allocation = allocation;
+    p.geometry.dies_per_channel = 2;
+    p.geometry.overprovision_ratio = 3.0;
+    p.background_gc = true;
+    p.background_target = 100;
+    World world(p);
+    world.ssd.to_steady_state(1);
+    world.now += p.background_idle + 1_ns;
+    world.ssd.wake(world.now);
+    const std::uint64_t groups = world.ssd.ftl().geometry().groups();
+    EXPECT_EQ(world.ssd.ftl().counters().idle_collections, groups);
+    world.now += 1_us;  // they have it to do
+    world.ssd.wake(world.now);
+    EXPECT_EQ(world.ssd.ftl().counters().idle_collections, groups);
+    world.now += 10'000_ms;
+    world.ssd.wake(world.now);
+    EXPECT_GT(world.ssd.ftl().counters().idle_collections, 4 * groups);
+  }
+}
+
 // --- a slow die
 
 // Unit 0 and 4 lie on different dies.
@@ -933,6 +998,7 @@ SsdParameters some_parameters(Prng& random) {
   p.slc.cache = random.below(3) == 0 ? 256_KiB : Bytes{0};
   p.background_gc = random.below(2) == 0;
   p.trim.queued = random.below(2) == 0;
+  if (random.below(2) == 0) p.slc.policy = "dynamic";
   return p;
 }
 

@@ -117,6 +117,21 @@ def test_a_board_programs_what_is_written_in_order_once(depth: int) -> None:
     assert board.run(in_order).waf <= 1.02
 
 
+@pytest.mark.parametrize("policy", ["dynamic", "fixed"])
+def test_an_idle_drive_folds_with_all_its_dies(policy: str) -> None:
+    """8 dies of 2 planes: each reads a page of 16 KiB in 60 us and programs it in 900."""
+    drive = Device.from_profile(PROFILES, "crucial_mx500_250gb", {"slc": policy})
+    in_order = Job(
+        pattern="sequential", block_bytes=MIB, end_bytes=1024 * MIB, requests=1024, queue_depth=8
+    )
+    drive.run(in_order)
+    drive.idle(0.1)
+    before = drive.counters["nand_folded_bytes"]
+    drive.idle(1.0)
+    folded = drive.counters["nand_folded_bytes"] - before
+    assert 0.5 < folded / (8 * 2 * 16384 / 960e-6) <= 1.0
+
+
 def test_a_replay_ends_when_it_is_told_and_not_before() -> None:
     device = disk()
     trace = requests(20, 1, [1_000_000])

@@ -97,6 +97,14 @@ void Ftl::open_page(OpenBlock& block, OpenPage& page) {
   --block.pages_left;
 }
 
+// Whether a collection that goes on, or begins, frees any slot.
+bool Ftl::gains(Group group) const {
+  if (collections_[group].active()) return true;
+  const auto full = static_cast<std::int32_t>(geometry_.slots_per_block());
+  return std::ranges::any_of(map_.valid_counts(group),
+                             [&](std::int32_t count) { return count < full; });
+}
+
 std::size_t Ftl::choose_victim(Group group) {
   const VictimView view{map_.valid_counts(group),    PageMap::kWithheld,
                         blocks_.closed_at(group),    blocks_.closings(),

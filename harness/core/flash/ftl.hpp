@@ -84,10 +84,10 @@ class Ftl {
   void pad_host_page(Nand& nand, StreamId stream);
   template <class Nand>
   void pad_host_pages(Nand& nand);
-  // Collects one block of the group with the fewest free blocks, if it has at most `target`; false
-  // if there was nothing to do or to gain.
-  template <class Nand>
-  bool collect_ahead(Nand& nand, std::uint32_t target);
+  // Collects one block where that gains anything: of the groups that have at most `target` free
+  // blocks, and of which `may` says so, the one that has the fewest. False if there is none.
+  template <class Nand, class May>
+  bool collect_ahead(Nand& nand, std::uint32_t target, const May& may);
 
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
   [[nodiscard]] const PageMap& map() const { return map_; }
@@ -161,6 +161,7 @@ class Ftl {
   template <class Nand>
   void complete_page(Nand& nand, const OpenPage& page, Work work);
   void open_page(OpenBlock& block, OpenPage& page);
+  [[nodiscard]] bool gains(Group group) const;
   void find_open_streams();
   [[nodiscard]] Group next_group(StreamId stream);
   [[nodiscard]] std::size_t choose_victim(Group group);
@@ -414,23 +415,18 @@ void Ftl::pad_host_pages(Nand& nand) {
   for (StreamId stream = 0; stream < parameters_.streams; ++stream) pad_host_page(nand, stream);
 }
 
-template <class Nand>
-bool Ftl::collect_ahead(Nand& nand, std::uint32_t target) {
+template <class Nand, class May>
+bool Ftl::collect_ahead(Nand& nand, std::uint32_t target, const May& may) {
   Group poorest = 0;
-  for (Group group = 1; group < geometry_.groups(); ++group) {
-    if (blocks_.free_blocks(group) < blocks_.free_blocks(poorest)) poorest = group;
+  std::uint32_t fewest = target + 1;
+  for (Group group = 0; group < geometry_.groups(); ++group) {
+    const std::uint32_t free = blocks_.free_blocks(group);
+    if (free >= fewest || !may(group) || !gains(group)) continue;
+    poorest = group;
+    fewest = free;
   }
-  if (blocks_.free_blocks(poorest) > target) return false;
-  if (collections_[poorest].active()) {
-    collect(nand, poorest);
-    return true;
-  }
-  const std::span<const std::int32_t> valid = map_.valid_counts(poorest);
-  const auto full = static_cast<std::int32_t>(geometry_.slots_per_block());
-  bool gains = false;
-  for (const std::int32_t count : valid) gains = gains || count < full;
-  if (!gains) return false;
-  ++counters_.idle_collections;
+  if (fewest > target) return false;
+  if (!collections_[poorest].active()) ++counters_.idle_collections;
   collect(nand, poorest);
   return true;
 }

@@ -266,13 +266,24 @@ Nand::CellTimes Nand::cell_times(std::int64_t thousandths) const {
           slowed(parameters_.slc_program_page), slowed(parameters_.erase_block)};
 }
 
-bool Nand::idle_at(Nanos now) {
-  for (std::uint32_t channel = 0; channel < geometry_.channels(); ++channel) advance(channel, now);
-  return std::all_of(keys_.begin(), keys_.end(), [](Nanos key) { return key == kUnknown; }) &&
-         std::all_of(free_.begin(), free_.end(), [&](Nanos free) { return free <= now; });
+Nanos Nand::next_idle(Nanos when, Nanos now) {
+  while (true) {
+    Nanos idle = now;
+    Nanos due = now;
+    std::size_t first = 0;
+    for (std::size_t seat = 0; seat < keys_.size(); ++seat) {
+      if (keys_[seat] == kUnknown) {
+        if (free_[seat] > when) idle = std::min(idle, free_[seat]);
+      } else if (keys_[seat] < due) {
+        due = keys_[seat];
+        first = seat;
+      }
+    }
+    // What the die is given then may be due at that moment, and before the other.
+    if (idle <= due) return idle;
+    commit(static_cast<std::uint32_t>(first / ways_), first);
+  }
 }
-
-Nanos Nand::finished() const { return *std::max_element(free_.begin(), free_.end()); }
 
 void Nand::push(std::size_t seat, const Op& op) {
   queues_[seat].push_back(op);

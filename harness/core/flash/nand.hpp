@@ -96,10 +96,13 @@ class Nand {
   // has begun is finished as it was.
   void slow(Die die, std::int64_t thousandths, Nanos now);
 
-  // Whether all dies have finished, and nothing waits.
-  bool idle_at(Nanos now);
-  // When the last of them finished, if all are idle.
-  [[nodiscard]] Nanos finished() const;
+  // Whether a die would begin at once with work that is handed over now.
+  [[nodiscard]] bool is_idle(Die die) const {
+    return queues_[seat(die)].empty() && free_[seat(die)] <= ready_;
+  }
+  // When the next die has finished all that it was given: after `when`, up to which all that was
+  // due has its times, and before `now`, or else `now`.
+  Nanos next_idle(Nanos when, Nanos now);
   [[nodiscard]] const NandCounters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
   void archive(Archive& a);

@@ -508,21 +508,31 @@ void Ssd::apply_pending() {
 }
 
 // What the drive does for itself in the time nobody asked for, up to `now`; not before the firmware
-// has applied what it had put off.
+// has applied what it had put off. Whenever a die has nothing to do it is given a step.
 void Ssd::idle_until(Nanos now) {
-  Nanos when = std::max(quiet_since_ + parameters_.background_idle, firmware_free_);
-  while (when < now && nand_.idle_at(now)) {
-    when = std::max(when, nand_.finished());
-    if (when >= now || !work_when_idle(when)) return;
+  Nanos when = std::max({quiet_since_ + parameters_.background_idle, firmware_free_, stepped_});
+  for (; when < now; when = nand_.next_idle(when, now)) {
+    nand_.catch_up(when);
+    while (work_when_idle(when)) stepped_ = when;
   }
 }
 
+// A step is a page that is folded, or if no idle die has any, a block that is collected.
 bool Ssd::work_when_idle(Nanos when) {
   nand_.set_ready(when);
   if (slc_ && slc_->fold_idle(*this)) return true;
   if (!parameters_.background_gc) return false;
+  const std::uint32_t width = ftl_.geometry().width();
+  const auto is_idle_group = [&](Group group) {
+    const Die end = (group + 1) * width;
+    for (Die die = group * width; die < end; ++die) {
+      if (!nand_.is_idle(die)) return false;
+    }
+    return true;
+  };
   Backend backend(*this);
-  return ftl_.collect_ahead(backend, ftl_.reserve_blocks() + parameters_.background_target);
+  return ftl_.collect_ahead(backend, ftl_.reserve_blocks() + parameters_.background_target,
+                            is_idle_group);
 }
 
 bool Ssd::in_ram(Slot slot, Nanos now) {
@@ -597,7 +607,7 @@ void Ssd::restart(Nanos now) {
   nand_.restart(now);
   buffered_ = 0;
   link_.reset(now);
-  firmware_free_ = last_done_ = quiet_since_ = admitted_ = now;
+  firmware_free_ = last_done_ = quiet_since_ = stepped_ = admitted_ = now;
   unanswered_.clear();
   trimmed_.clear();
   trim_->restart();
@@ -686,7 +696,7 @@ void Ssd::archive(Archive& a) {
   a.one(counters_);
   link_.archive(a);
   if (slc_) slc_->archive(a);
-  a.all(buffered_, admitted_, filled_, firmware_free_, last_done_, quiet_since_);
+  a.all(buffered_, admitted_, filled_, firmware_free_, last_done_, quiet_since_, stepped_);
   unanswered_.archive(a);
   trimmed_.archive(a);
 }

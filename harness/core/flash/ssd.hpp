@@ -171,6 +171,7 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   [[nodiscard]] Bytes unmapped() const override;
   [[nodiscard]] std::uint32_t erases_of(Page page) const override;
   [[nodiscard]] bool wanted(Page page) const override;
+  [[nodiscard]] bool is_idle(Die die) const override { return nand_.is_idle(die); }
   void fold(Die die) override;
   void restart(Nanos now) override;
   void conditioned();
@@ -208,6 +209,7 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   Nanos firmware_free_;
   Nanos last_done_;  // of all commands so far
   Nanos quiet_since_;
+  Nanos stepped_;            // when it last began something for itself
   Ring<Recent> unanswered_;  // writes and TRIMs, by submission
   UnitSet trimmed_;          // since the last flush
 };

@@ -46,6 +46,8 @@ class SlcDrive {
   [[nodiscard]] virtual std::uint32_t erases_of(Page page) const = 0;
   // Whether anything that was written to this page is still wanted, and still there.
   [[nodiscard]] virtual bool wanted(Page page) const = 0;
+  // Whether a die has nothing to do.
+  [[nodiscard]] virtual bool is_idle(Die die) const = 0;
   // A page of this die is read in the cache and programmed in its place.
   virtual void fold(Die die) = 0;
 
@@ -66,7 +68,8 @@ class SlcPolicy {
   virtual ~SlcPolicy() = default;
   // The host's next page is about to be programmed: whether that is in SLC mode.
   virtual bool takes(SlcDrive& drive, Page page) = 0;
-  // Folds a page, as nobody asks for anything; false if there is none to fold.
+  // Folds a page of a die that has nothing to do, as nobody asks for anything; false if there is
+  // none.
   virtual bool fold_idle(SlcDrive& drive) = 0;
   // So much was written without taking time.
   virtual void conditioned(Bytes written) = 0;

@@ -1,5 +1,6 @@
 // A cache of one size: full when so much was written, and emptied page by page when the drive is
-// idle. It remembers how much it holds, not what: all of it is folded, wanted or not.
+// idle. It remembers how much it holds, not what: all of it is folded, wanted or not, by whichever
+// die has nothing to do.
 #include <algorithm>
 
 #include "flash/policy/slc.hpp"
@@ -21,10 +22,15 @@ class Fixed final : public SlcPolicy {
 
   bool fold_idle(SlcDrive& drive) override {
     if (left_ + page_ > cache_) return false;
-    drive.fold(die_);
-    die_ = die_ + 1 == dies_ ? 0 : die_ + 1;
-    left_ += page_;
-    return true;
+    for (Die tries = 0; tries < dies_; ++tries) {
+      const Die die = die_;
+      die_ = die_ + 1 == dies_ ? 0 : die_ + 1;
+      if (!drive.is_idle(die)) continue;
+      drive.fold(die);
+      left_ += page_;
+      return true;
+    }
+    return false;
   }
 
   // What went through the cache is still there, since the drive has not been idle.
