@@ -38,8 +38,9 @@ class SerialDevice final : public DeviceModel {
     const Bytes length = to_bytes(request.sectors);
     free_ = std::max(free_, now) + speed_.each + transfer_time(length, speed_.rate);
     served.push_back({request.op, to_bytes(request.lba), length, now, free_, request.fua});
+    if (delay) served.back().done += delay(served.back());
     if (on_submit) on_submit(served.back());
-    host_.done(tag, free_);
+    host_.done(tag, served.back().done);
   }
   void wake(Nanos /*now*/) override {}
   std::vector<Extent> in_doubt(Nanos /*now*/) override { return {}; }
@@ -70,6 +71,8 @@ class SerialDevice final : public DeviceModel {
 
   std::vector<Served> served;
   std::function<void(const Served&)> on_submit;
+  // How much later some are answered, which holds up nobody else.
+  std::function<Nanos(const Served&)> delay;
 
  private:
   void restart(Nanos /*now*/) override {}

@@ -47,8 +47,11 @@ std::int64_t blocks_of(Buffer buffer) { return buffer < kPageBuffers ? kPageBloc
 using Version = std::uint64_t;
 using Contents = std::map<Buffer, Version>;
 
+using testing_host::SerialDevice;
+
 // What the journal's users and the device know of each buffer's versions, request by request: the
-// slow, obvious opposite of the journal's own bookkeeping. Checks what may be written when.
+// slow, obvious opposite of the journal's own bookkeeping. Checks what may be written when. A write
+// home counts when it has ended, and survives a power cut when a flush that began later has, too.
 class Reference {
  public:
   struct Written {
@@ -57,7 +60,8 @@ class Reference {
     bool complete = false;          // the commit record is there
   };
 
-  explicit Reference(std::int64_t ring_blocks) : ring_blocks_(ring_blocks) {}
+  Reference(const Machine& machine, std::int64_t ring_blocks)
+      : machine_(machine), ring_blocks_(ring_blocks) {}
 
   // `buffer` has joined the running transaction, and is changed.
   void change(Buffer buffer) { running_[buffer] = ++version[buffer]; }
@@ -68,6 +72,7 @@ class Reference {
   }
 
   void see(const Request& request) {
+    settle();
     ++requests;
     if (request.op == Op::flush) flushed_ = true;
     if (request.op != Op::write) return;
@@ -80,16 +85,26 @@ class Reference {
     see_ring(at, length, request.fua);
   }
 
+  // The device has got it.
+  void submitted(const SerialDevice::Served& s) {
+    settle();
+    if (s.op == Op::flush) pending_.push_back({s.done, home_, &durable_});
+    if (s.op != Op::write || s.begin < to_bytes(kPages)) return;
+    const Buffer buffer = *buffer_at(to_lba(s.begin));
+    pending_.push_back({s.done, {{buffer, sent_[buffer]}}, &home_});
+  }
+
   // What a power cut now would leave, after recovery.
-  [[nodiscard]] Contents recovered() const {
-    Contents found = home_;
+  [[nodiscard]] Contents recovered() {
+    settle();
+    Contents found = durable_;
     for (std::size_t i = whole_from_; i < ring.size(); ++i) {
       if (!ring[i].complete) continue;
       for (const auto& [buffer, v] : ring[i].contents) found[buffer] = v;
     }
     return found;
   }
-  void check_promises() const {
+  void check_promises() {
     const Contents found = recovered();
     for (const auto& [buffer, v] : promised_) {
       const auto there = found.find(buffer);
@@ -97,11 +112,6 @@ class Reference {
       ASSERT_GE(there->second, v) << "buffer " << buffer;
     }
   }
-  [[nodiscard]] Version home(Buffer buffer) const {
-    const auto there = home_.find(buffer);
-    return there == home_.end() ? 0 : there->second;
-  }
-
   Contents version;
   std::vector<Written> ring;  // transactions, the oldest first
   std::uint64_t requests = 0;
@@ -109,6 +119,23 @@ class Reference {
   bool committing = false;
 
  private:
+  struct Pending {
+    Nanos done;
+    Contents contents;
+    Contents* goes_to;
+  };
+
+  // What has ended by now.
+  void settle() {
+    std::erase_if(pending_, [&](const Pending& p) {
+      if (p.done > machine_.now()) return false;
+      for (const auto& [buffer, v] : p.contents) {
+        Version& there = (*p.goes_to)[buffer];
+        there = std::max(there, v);
+      }
+      return true;
+    });
+  }
   void see_ring(std::int64_t at, std::int64_t length, bool is_record) {
     if (!committing) {
       ASSERT_FALSE(is_record) << "a record without a transaction";
@@ -143,35 +170,41 @@ class Reference {
     if (is_first || before < whole_from_) return;
     whole_from_ = before + 1;
     for (const auto& [buffer, v] : ring[before].contents) {
-      EXPECT_TRUE(home(buffer) >= v || committed_[buffer] > v)
+      EXPECT_TRUE(durable_[buffer] >= v || committed_[buffer] > v)
           << "block " << block << " of buffer " << buffer << " is still needed";
     }
   }
-  void see_home(const Request& request) {
+  [[nodiscard]] static std::optional<Buffer> buffer_at(Lba lba) {
     const auto of = [&](Lba begin, std::int64_t blocks, std::uint32_t count) {
-      const std::int64_t sectors = (request.lba - begin).count();
+      const std::int64_t sectors = (lba - begin).count();
       const bool inside = sectors >= 0 && sectors < 8 * blocks * count;
-      EXPECT_TRUE(!inside || request.sectors.count() == 8 * blocks) << "a buffer is one write";
       return inside ? std::optional<Buffer>(sectors / (8 * blocks)) : std::nullopt;
     };
-    std::optional<Buffer> buffer = of(kPages, kPageBlocks, kPageBuffers);
-    if (!buffer) {
-      buffer = of(kInodes, 1, kInodeBuffers);
-      ASSERT_TRUE(buffer) << "it belongs to nobody";
-      *buffer += kPageBuffers;
-    }
+    const std::optional<Buffer> page = of(kPages, kPageBlocks, kPageBuffers);
+    if (page) return page;
+    const std::optional<Buffer> inode = of(kInodes, 1, kInodeBuffers);
+    return inode ? std::optional<Buffer>(*inode + kPageBuffers) : std::nullopt;
+  }
+  void see_home(const Request& request) {
+    const std::optional<Buffer> buffer = buffer_at(request.lba);
+    ASSERT_TRUE(buffer) << "it belongs to nobody";
+    EXPECT_EQ(request.sectors.count(), 8 * blocks_of(*buffer)) << "a buffer is one write";
     EXPECT_EQ(request.stream, 0);
     ++home_writes;
     EXPECT_FALSE(running_.contains(*buffer)) << "a younger version is not committed yet";
     EXPECT_FALSE(committing && ring.back().contents.contains(*buffer))
         << "a younger version is being committed";
-    EXPECT_GT(committed_[*buffer], home(*buffer)) << "it is there already";
-    home_[*buffer] = committed_[*buffer];
+    EXPECT_GT(committed_[*buffer], sent_[*buffer]) << "it is there already, or on its way";
+    sent_[*buffer] = committed_[*buffer];
   }
 
+  const Machine& machine_;
   std::int64_t ring_blocks_;
   Contents running_;
-  Contents home_;
+  Contents sent_;     // home
+  Contents home_;     // what of it has ended
+  Contents durable_;  // what of that is flushed
+  std::vector<Pending> pending_;
   Contents promised_;
   Contents committed_;
   std::map<std::int64_t, std::size_t> owner_;  // by block of the ring: who has written it last
@@ -185,13 +218,23 @@ class World {
  public:
   explicit World(const JournalParameters& p, Bytes max_request = 512_KiB)
       : machine(machine_over({}, 64 * 1024_MiB, host_of(max_request))),
-        reference(p.blocks),
+        reference(*machine, p.blocks),
         ring_bytes(4_KiB * p.blocks),
         journal(*machine, p, regions(), [this](Buffer b) { home.push_back(b); }) {
     machine->watch([this](const Request& request, Nanos) {
       reference.see(request);
       if (on_request) on_request();
     });
+    device_of(*machine).on_submit = [this](const SerialDevice::Served& s) {
+      reference.submitted(s);
+    };
+  }
+  // Writes home take so much longer, and flushes half of it.
+  void delay_home(Nanos delay) {
+    device_of(*machine).delay = [delay](const SerialDevice::Served& s) {
+      if (s.op == Op::flush) return delay / 2;
+      return s.op == Op::write && s.begin >= to_bytes(kPages) ? delay : 0_ns;
+    };
   }
 
   static host::HostParameters host_of(Bytes max_request) {
@@ -256,6 +299,7 @@ struct Load {
   std::uint32_t users;
   std::uint32_t buffers;  // that they change, of each kind's first
   Nanos pause;
+  Nanos home_delay = Nanos{0};
   bool home_in_same_sync = false;
 };
 
@@ -281,6 +325,7 @@ void run_random(const Load& load, std::uint64_t seed) {
   p.expire = 2'000_ms;
   p.home_in_same_sync = load.home_in_same_sync;
   World world(p);
+  world.delay_home(load.home_delay);
   Prng cuts(seed + 1000);
   world.on_request = [&] {
     if (cuts.below(20) == 0) world.reference.check_promises();
@@ -308,8 +353,9 @@ void run_random(const Load& load, std::uint64_t seed) {
 
 TEST(Jbd2Random, NothingThatWasSyncedIsEverLost) {
   const std::vector<Load> loads{
-      {64, 1, 160, Nanos{0}}, {64, 6, 160, Nanos{0}}, {64, 4, 12, 20_ms},
-      {256, 6, 160, 100_ms},  {1024, 4, 160, 200_ms}, {100, 8, 30, 500_ms},
+      {64, 1, 160, Nanos{0}},        {64, 6, 160, Nanos{0}},       {64, 4, 12, 20_ms},
+      {256, 6, 160, 100_ms},         {1024, 4, 160, 200_ms},       {100, 8, 30, 500_ms},
+      {64, 6, 160, Nanos{0}, 30_ms}, {256, 6, 160, 20_ms, 200_ms},
   };
   for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(4 * repeats()); ++seed) {
     for (Load load : loads) {
@@ -440,6 +486,67 @@ TEST(Jbd2Checkpoint, WritesTheOldestTransactionHomeAndWaits) {
   EXPECT_NEAR(static_cast<double>(kPageBuffers - world.home.size()), 255.0 * 3 / 4 / 6, 4.0);
 }
 
+// Somebody's sync writes pages home, which takes long; others want the ring meanwhile.
+TEST(Jbd2Checkpoint, ABlockOnItsWayHomeKeepsItsPlaceInTheRing) {
+  for (const bool same : {false, true}) {
+    JournalParameters p = ring_of(64);
+    p.home_in_same_sync = same;
+    World world(p);
+    world.delay_home(1'000_ms);
+    world.run(2, [&](Process self) {
+      if (self == services) {
+        world.dirty(self, 0);
+        world.sync(self);
+        world.sync_pages(self);
+        return;
+      }
+      world.sleep(self, 10_ms);
+      for (int i = 0; i < 20; ++i) {
+        world.dirty(self, kPageBuffers);
+        world.sync(self);
+      }
+    });
+    const Bytes second_block = to_bytes(kJournal) + 4_KiB;
+    std::vector<Nanos> begun;
+    Nanos home;
+    for (const auto& s : device_of(*world.machine).of(Op::write)) {
+      if (s.begin == second_block) begun.push_back(s.submitted);
+      if (s.begin == to_bytes(kPages)) home = s.done;
+    }
+    EXPECT_GT(home, 1'000_ms);
+    ASSERT_GT(begun.size(), 1U) << "the ring goes round";
+    EXPECT_GE(begun[1], home);
+  }
+}
+
+// What goes home while a checkpoint flushes is in the drive's cache only when that has ended.
+TEST(Jbd2Checkpoint, ItsFlushSaysNothingOfWhatEndsMeanwhile) {
+  World world(ring_of(64));
+  const auto inode = [](Buffer n) { return kPageBuffers + n; };
+  const std::vector<std::vector<Buffer>> transactions{
+      {inode(0)}, {0, 1}, {2, 3}, {4, 5, inode(1), inode(2)}, {6, 7}, {8, 9, inode(0), inode(3)}};
+  bool filled = false;
+  world.run(2, [&](Process self) {
+    if (self != services) {
+      while (!filled) world.sleep(self, 1_ms);
+      world.sync_pages(self);  // home, until a second later
+      return;
+    }
+    for (const auto& buffers : transactions) {
+      for (const Buffer buffer : buffers) world.dirty(self, buffer);
+      world.sync(self);
+    }
+    world.delay_home(1'000_ms);
+    filled = true;
+    world.sleep(self, 700_ms);
+    EXPECT_EQ(world.journal.counters().checkpoints, 0U);
+    // More than the first transaction's place and what is free.
+    for (const Buffer buffer : {Buffer{10}, Buffer{11}, inode(4)}) world.dirty(self, buffer);
+    EXPECT_GT(world.journal.counters().checkpoints, 0U);
+    world.sync(self);
+  });
+}
+
 // Pages at home before the ring forgets them, then the superblock.
 TEST(Jbd2Checkpoint, FlushesBeforeTheSuperblockIsWritten) {
   World world(ring_of(64));
@@ -458,6 +565,55 @@ TEST(Jbd2Checkpoint, FlushesBeforeTheSuperblockIsWritten) {
     EXPECT_GE(served[i].submitted, served[i - 1].done);
   }
   EXPECT_EQ(superblocks, world.journal.counters().checkpoints);
+}
+
+// --- the tail
+
+// Of the superblock's writes, what was served right before each.
+std::vector<SerialDevice::Served> before_superblocks(const World& world) {
+  std::vector<SerialDevice::Served> before;
+  const auto& served = device_of(*world.machine).served;
+  for (std::size_t i = 1; i < served.size(); ++i) {
+    if (served[i].op != Op::write || served[i].begin != to_bytes(kJournal)) continue;
+    EXPECT_GE(served[i].submitted, served[i - 1].done);
+    before.push_back(served[i - 1]);
+  }
+  return before;
+}
+
+// Eight pages, of which the next transaction's are the same: 34 blocks of the ring.
+TEST(Jbd2Tail, ACommitMovesItByAQuarterOfTheRingAtLeast) {
+  World world(ring_of(256));
+  constexpr int kRounds = 200;
+  world.run(1, [&](Process self) {
+    for (int round = 0; round < kRounds; ++round) {
+      for (Buffer buffer = 0; buffer < 8; ++buffer) world.dirty(self, buffer);
+      world.sync(self);
+    }
+  });
+  const auto before = before_superblocks(world);
+  EXPECT_TRUE(std::ranges::all_of(before, &SerialDevice::Served::fua)) << "behind a record";
+  EXPECT_LE(before.size(), static_cast<std::size_t>(kRounds / 2)) << "64 of 256 blocks: two of 34";
+  EXPECT_GE(before.size(), static_cast<std::size_t>(kRounds / 3));
+  EXPECT_EQ(world.journal.counters().checkpoints, 0U);
+  EXPECT_EQ(world.journal.counters().space_wait, Nanos{0});
+}
+
+TEST(Jbd2Tail, WhoNeedsRoomTakesFirstWhatNeedsItNoMore) {
+  World world(ring_of(64));  // 15 of its blocks must be free
+  world.run(1, [&](Process self) {
+    for (const Buffer buffer : {0, 0, 1, 2, 3, 4, 5, 6, 7}) {  // six blocks each
+      world.dirty(self, buffer);
+      world.sync(self);
+    }
+    EXPECT_TRUE(before_superblocks(world).empty());
+    world.dirty(self, 8);
+  });
+  const auto before = before_superblocks(world);
+  ASSERT_EQ(before.size(), 1U);
+  EXPECT_EQ(before[0].op, Op::flush);
+  EXPECT_EQ(world.journal.counters().checkpoints, 0U);
+  EXPECT_TRUE(world.home.empty());
 }
 
 // --- age

@@ -1,6 +1,8 @@
 // What processes of a Machine wait for: their own transfers, or something that another one brings.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -8,14 +10,18 @@
 
 namespace flashlab::host {
 
-// Requests that one process has started and waits for together. It must outlive them.
+// Requests that one process has started and waits for together. It must outlive them. `ended` hears
+// of the end of each, with its cookie, inside the event loop: it must not pause.
 class Transfers final : private IoOwner {
  public:
-  Transfers(Machine& machine, Process self) : machine_(machine), self_(self) {}
+  using Ended = std::function<void(std::uint32_t cookie)>;
 
-  void start(const Request& request) {
+  Transfers(Machine& machine, Process self, Ended ended = {})
+      : machine_(machine), self_(self), ended_(std::move(ended)) {}
+
+  void start(const Request& request, std::uint32_t cookie = 0) {
     ++outstanding_;
-    machine_.submit(self_, request, *this, 0);
+    machine_.submit(self_, request, *this, cookie);
   }
   void wait() {
     machine_.wait(self_, [&] { return outstanding_ == 0; });
@@ -26,12 +32,14 @@ class Transfers final : private IoOwner {
   }
 
  private:
-  void io_done(std::uint32_t /*cookie*/) override {
+  void io_done(std::uint32_t cookie) override {
+    if (ended_) ended_(cookie);
     if (--outstanding_ == 0) machine_.wake(self_);
   }
 
   Machine& machine_;
   Process self_;
+  Ended ended_;
   std::uint32_t outstanding_ = 0;
 };
 

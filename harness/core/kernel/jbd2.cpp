@@ -26,7 +26,8 @@ Jbd2::Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<Bu
       largest_((parameters.blocks - 1) / 4),
       committed_list_(machine),
       requested_list_(machine),
-      room_list_(machine) {
+      room_list_(machine),
+      home_list_(machine) {
   require(parameters.blocks >= kLeastBlocks, "journal: at least 64 blocks");
   require(parameters.flusher_interval > Nanos{0}, "flusher_interval must be more than 0");
   Buffer buffers = 0;
@@ -36,6 +37,7 @@ Jbd2::Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<Bu
   }
   committed_of_.resize(regions_.size());
   tid_.assign(buffers, 0);
+  committed_in_.assign(buffers, 0);
   running_.tid = 1;
 }
 
@@ -89,52 +91,94 @@ void Jbd2::make_room(Process self, std::int64_t blocks) {
 }
 
 void Jbd2::checkpoint(Process self) {
-  if (checkpointing_) return room_list_.wait(self, [&] { return !checkpointing_; });
+  if (tail_moves_) return room_list_.wait(self, [&] { return !tail_moves_; });
   if (kept_.empty()) return wait_for(self, running_.tid - 1);
-  checkpointing_ = true;
+  tail_moves_ = true;
+  if (dropped_ <= kept_.front().tid) write_oldest_home(self);
+  // What was written home must be there before the ring forgets it. Of what ends meanwhile the flush
+  // says nothing (jbd2_cleanup_journal_tail()).
+  const Tid tail = dropped_;
+  Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
+  move_tail(self, tail);
+}
+
+void Jbd2::write_oldest_home(Process self) {
   Transaction& oldest = kept_.front();
   ++counters_.checkpoints;
-  Transfers transfers(machine_, self);
+  Transfers home = homeward(self);
   Tid superseding = 0;  // the last transaction that has some of its buffers
   for (const Buffer buffer : oldest.buffers) {
     if (holds(oldest, buffer)) {
-      write_home(transfers, buffer);
-    } else {
+      write_home(home, buffer);
+    } else if (needs(oldest, buffer)) {
       superseding = std::max(superseding, tid_[buffer]);
     }
   }
-  transfers.wait();
+  home.wait();
+  home_list_.wait(self, [&] { return oldest.going_home == 0; });  // on others' behalf
   request_commit(superseding);
   wait_for(self, superseding);
-  // What was written home must be there before the ring forgets it; then the superblock says so.
-  transfers.run({Op::flush, Lba{}, Sectors{}});
-  transfers.run({Op::write, parameters_.begin, Sectors{kFsBlockSectors}, true, parameters_.stream});
-  ++counters_.requests;
-  ++counters_.written_blocks;
-  kept_blocks_ -= oldest.in_ring;
-  kept_.pop_front();
-  release_clean();
-  checkpointing_ = false;
-  room_list_.wake_all();
+  dropped_ = std::max(dropped_, oldest.tid + 1);
 }
 
-void Jbd2::release_clean() {
-  while (!kept_.empty()) {
-    const Transaction& oldest = kept_.front();
-    const bool is_clean = std::ranges::none_of(oldest.buffers, [&](Buffer buffer) {
-      return holds(oldest, buffer) || tid_[buffer] > committed_;
-    });
-    if (!is_clean) return;
-    kept_blocks_ -= oldest.in_ring;
-    kept_.pop_front();
+// A buffer under I/O is locked, and keeps its place (jbd2_journal_try_remove_checkpoint()).
+bool Jbd2::is_clean(const Transaction& transaction) const {
+  return transaction.going_home == 0 &&
+         std::ranges::none_of(transaction.buffers,
+                              [&](Buffer buffer) { return needs(transaction, buffer); });
+}
+
+// Those that need the ring no more (__jbd2_journal_clean_checkpoint_list()).
+void Jbd2::drop_clean() {
+  for (const Transaction& transaction : kept_) {
+    if (transaction.tid < dropped_) continue;
+    if (!is_clean(transaction)) return;
+    dropped_ = transaction.tid + 1;
   }
 }
 
+// How much of the ring is theirs.
+std::int64_t Jbd2::dropped_blocks() const {
+  std::int64_t blocks = 0;
+  for (const Transaction& transaction : kept_) {
+    if (transaction.tid < dropped_) blocks += transaction.in_ring;
+  }
+  return blocks;
+}
+
+// The superblock says so before anybody writes there. `tail_moves_` until then, and no longer.
+void Jbd2::move_tail(Process self, Tid tail) {
+  Transfers(machine_, self)
+      .run({Op::write, parameters_.begin, Sectors{kFsBlockSectors}, true, parameters_.stream});
+  ++counters_.requests;
+  ++counters_.written_blocks;
+  while (!kept_.empty() && kept_.front().tid < tail) {
+    kept_blocks_ -= kept_.front().in_ring;
+    kept_.pop_front();
+  }
+  tail_moves_ = false;
+  room_list_.wake_all();
+}
+
+Jbd2::Transaction& Jbd2::kept(Tid tid) {
+  const std::size_t at = tid - kept_.front().tid;  // none was left out
+  FLASHLAB_CHECK(at < kept_.size());
+  return kept_[at];
+}
+
+// Transfers for write_home().
+Transfers Jbd2::homeward(Process self) {
+  return {machine_, self, [this](Tid tid) {
+            if (--kept(tid).going_home == 0) home_list_.wake_all();
+          }};
+}
+
 void Jbd2::write_home(Transfers& transfers, Buffer buffer) {
-  tid_[buffer] = 0;
+  const Tid tid = std::exchange(tid_[buffer], 0);
+  ++kept(tid).going_home;
   const Request request = home_of(buffer);
   counters_.home_blocks += static_cast<std::uint64_t>(request.sectors.count() / kFsBlockSectors);
-  transfers.start(request);
+  transfers.start(request, tid);
   written_home_(buffer);
 }
 
@@ -193,17 +237,23 @@ void Jbd2::commit(Process self) {
       std::max<std::int64_t>(ceil_div(transaction.blocks, parameters_.tags_per_block), 1);
   transaction.in_ring = transaction.blocks + descriptors + 1;
   committing_blocks_ = transaction.in_ring;
-  if (!checkpointing_) release_clean();
+  drop_clean();
+  const Tid tail = dropped_blocks() < parameters_.blocks / 4 ? 0 : dropped_;
   committed_list_.wake_all();  // who waited for a new transaction to run
   write_ring(self, transaction.in_ring - 1);
   Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
   write_ring(self, 1);
+  if (!tail_moves_ && !kept_.empty() && kept_.front().tid < tail) {
+    tail_moves_ = true;
+    move_tail(self, tail);
+  }
   ++counters_.commits;
   committed_ = transaction.tid;
   transaction.committed = machine_.now();
   committing_blocks_ = 0;
   kept_blocks_ += transaction.in_ring;
   for (const Buffer buffer : transaction.buffers) {
+    committed_in_[buffer] = transaction.tid;
     const std::size_t region = region_of(buffer);
     if (regions_[region].is_file) committed_of_[region].emplace_back(buffer, transaction.tid);
   }
@@ -257,7 +307,7 @@ void Jbd2::write_back(Process self, Nanos before) {
 // In the order of addresses, what has not gone another way meanwhile. Returns blocks.
 std::uint64_t Jbd2::write_dirty_home(Process self, std::vector<std::pair<Buffer, Tid>>& dirty) {
   std::ranges::sort(dirty);
-  Transfers transfers(machine_, self);
+  Transfers transfers = homeward(self);
   std::uint64_t blocks = 0;
   std::size_t started = 0;
   for (const auto& [buffer, tid] : dirty) {

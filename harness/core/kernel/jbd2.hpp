@@ -4,9 +4,12 @@
 //    A commit writes descriptors and blocks to the ring, flushes, and writes the commit record with
 //    FUA. One commit at a time; a new transaction runs meanwhile. It is due when somebody syncs,
 //    after the commit interval, or at a quarter of the ring.
-//  - A transaction keeps its place in the ring until each of its blocks has been written home or is
-//    part of a later transaction that has been committed. Whoever dirties something while less than
-//    a quarter of the ring is free writes the oldest transaction's blocks home first, and waits.
+//  - A transaction needs its place in the ring until each of its blocks has been written home or is
+//    part of a later transaction that has been committed. Each commit looks which need it no more;
+//    when these have a quarter of the ring it moves the tail: after its record, by a superblock.
+//    Whoever dirties something while less than a quarter of the ring is free moves the tail first,
+//    after a flush; if nothing is to be had, he writes the oldest transaction's blocks home before
+//    that, and waits.
 //  - Blocks that were dirty for long are written home in the background, in the order of their
 //    addresses, as the kernel's flusher does by age (dirty_expire_centisecs).
 //  - Who syncs a file whose data is journaled writes its pages back first. What is in no
@@ -17,7 +20,8 @@
 // In data mode the blocks are those of files, in ordered mode only those of metadata.
 // Source: Linux 3.19, 6.1 and 6.12, fs/jbd2/{commit,checkpoint,transaction}.c; fs/ext4/fsync.c
 // (ext4_sync_file), fs/ext4/inode.c (ext4_writepages, ext4_do_writepages). Left out: revocation,
-// fast commits, write-back by the amount of dirty memory.
+// fast commits, write-back by the amount of dirty memory; that a commit waits with the tail until a
+// checkpoint has moved it (here it leaves it to that).
 #pragma once
 
 #include <cstdint>
@@ -94,8 +98,9 @@ class Jbd2 {
     Tid tid = 0;
     Nanos begun;
     Nanos committed;
-    std::int64_t blocks = 0;   // of its buffers
-    std::int64_t in_ring = 0;  // with descriptors and commit record
+    std::int64_t blocks = 0;      // of its buffers
+    std::int64_t in_ring = 0;     // with descriptors and commit record
+    std::int64_t going_home = 0;  // buffers whose write has begun and not ended
     bool written_back = false;
     std::vector<Buffer> buffers;
   };
@@ -108,10 +113,20 @@ class Jbd2 {
   void request_commit(Tid tid);
   void wait_for(host::Process self, Tid tid);
   void write_ring(host::Process self, std::int64_t blocks);
-  void release_clean();
+  void write_oldest_home(host::Process self);
+  [[nodiscard]] bool is_clean(const Transaction& transaction) const;
+  void drop_clean();
+  [[nodiscard]] std::int64_t dropped_blocks() const;
+  void move_tail(host::Process self, Tid tail);
+  [[nodiscard]] Transaction& kept(Tid tid);
+  [[nodiscard]] host::Transfers homeward(host::Process self);
   void write_home(host::Transfers& transfers, Buffer buffer);
   [[nodiscard]] bool holds(const Transaction& transaction, Buffer buffer) const {
     return tid_[buffer] == transaction.tid;
+  }
+  // Neither at home, or on its way there, nor committed again.
+  [[nodiscard]] bool needs(const Transaction& transaction, Buffer buffer) const {
+    return committed_in_[buffer] == transaction.tid && tid_[buffer] != 0;
   }
   void write_back(host::Process self, Nanos before);
   void write_file_home(host::Process self, std::size_t region);
@@ -127,7 +142,10 @@ class Jbd2 {
   // By region: what was committed since the file was last written back, and may have gone since.
   std::vector<std::vector<std::pair<Buffer, Tid>>> committed_of_;
   std::function<void(Buffer)> written_home_;
-  std::vector<Tid> tid_;  // by buffer: of the last transaction that has it; 0: home is up to date
+  // By buffer: of the last transaction that has it; 0: home is up to date, or will be when a write
+  // that is under way has ended.
+  std::vector<Tid> tid_;
+  std::vector<Tid> committed_in_;  // by buffer: the last transaction
   Transaction running_;
   std::int64_t committing_blocks_ = 0;
   std::deque<Transaction> kept_;  // committed, oldest first
@@ -136,11 +154,13 @@ class Jbd2 {
   std::int64_t head_ = 1;
   Tid committed_ = 0;
   Tid requested_ = 0;
-  bool checkpointing_ = false;
+  Tid dropped_ = 0;          // those before it need the ring no more, as of the last look
+  bool tail_moves_ = false;  // one at a time
   bool stopped_ = false;
   host::WaitList committed_list_;
   host::WaitList requested_list_;
   host::WaitList room_list_;
+  host::WaitList home_list_;
   JournalCounters counters_;
 };
 
