@@ -247,6 +247,29 @@ TEST(Hdd, ReadsHaveWhatWritesLeaveOfTheCache) {
   }
 }
 
+// Two segments beside the one that is being filled. A read at its place reads on behind it.
+TEST(Hdd, WhatWasReadAheadAndUsedLeastLatelyIsReplaced) {
+  HddParameters p = lazy();
+  p.cache = 1_MiB;
+  p.read_segments = 3;
+  World world(p);
+  const auto has = [&](std::int64_t begin) {
+    const std::uint64_t before = world.hdd.counters().buffer_hits;
+    world.answer(read(begin));
+    world.run_for(50_ms);
+    return world.hdd.counters().buffer_hits > before;
+  };
+  constexpr std::int64_t kA = 0;
+  constexpr std::int64_t kB = 200'000;
+  constexpr std::int64_t kC = 400'000;
+  constexpr std::int64_t kD = 600'000;
+  for (const std::int64_t begin : {kA, kB, kC}) EXPECT_FALSE(has(begin));
+  EXPECT_TRUE(has(kA + 100)) << "older than B, but used later";
+  EXPECT_FALSE(has(kD));
+  EXPECT_TRUE(has(kA + 200));
+  EXPECT_FALSE(has(kB + 100));
+}
+
 TEST(Hdd, AShareOfTheWholeCacheIsRefused) {
   EXPECT_THROW(World{sharing(1.0)}, OperatingError);
   EXPECT_THROW(World{sharing(-0.1)}, OperatingError);

@@ -92,7 +92,7 @@ void Hdd::accept_read(const Command& command) {
   const Nanos now = command.arrival;
   quiet_since_ = std::max(quiet_since_, now);
   const bool streamed = read_ahead_ && read_ahead_holds(now).contains(extent);
-  if (streamed || read_cache_.contains(extent) || dirty_.contains(extent)) {
+  if (streamed || read_cache_.use(extent) || dirty_.contains(extent)) {
     ++counters_.buffer_hits;
     if (streamed) slide_read_ahead(extent.end, now);
     return complete_over_link(command, now, command.bytes);

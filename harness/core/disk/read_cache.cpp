@@ -4,9 +4,12 @@
 
 namespace flashlab::disk {
 
-bool ReadCache::contains(const Extent& wanted) const {
-  return std::any_of(segments_.begin(), segments_.end(),
-                     [&](const Extent& s) { return s.contains(wanted); });
+bool ReadCache::use(const Extent& wanted) {
+  const auto found = std::find_if(segments_.begin(), segments_.end(),
+                                  [&](const Extent& s) { return s.contains(wanted); });
+  if (found == segments_.end()) return false;
+  std::rotate(found, found + 1, segments_.end());
+  return true;
 }
 
 void ReadCache::keep(const Extent& segment) {

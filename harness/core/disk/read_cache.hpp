@@ -14,7 +14,8 @@ class ReadCache {
  public:
   explicit ReadCache(std::size_t segments) : limit_(segments) {}
 
-  [[nodiscard]] bool contains(const Extent& wanted) const;
+  // Whether a segment has all of it, which is then the last to be replaced.
+  bool use(const Extent& wanted);
   void keep(const Extent& segment);
   // Overlapping segments are dropped whole: a write makes them stale.
   void invalidate(const Extent& written);
@@ -23,7 +24,7 @@ class ReadCache {
 
  private:
   std::size_t limit_;
-  std::vector<Extent> segments_;  // least recently kept first
+  std::vector<Extent> segments_;  // least recently used first
 };
 
 }  // namespace flashlab::disk
