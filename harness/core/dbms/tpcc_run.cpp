@@ -85,7 +85,7 @@ class Run {
     const std::int64_t blocks = spec_.aged / spec_.aged_block;
     const Sectors each = to_sectors(spec_.aged_block);
     const Lba begin = Lba{} + to_sectors(spec_.aged_begin);
-    Prng random(spec_.seed);
+    Prng random(mix64(spec_.seed + 1));  // the workload draws from its own stream
     Transfers transfers(machine_, self);
     for (std::int64_t i = 0; i < blocks; ++i) {
       const auto at = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(blocks)));

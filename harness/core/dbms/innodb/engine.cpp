@@ -87,8 +87,8 @@ FrameId Engine::fetch(Process self, const Touch& touch) {
 
 // A frame with this page in it, not read yet; kNone if another process has got one meanwhile.
 FrameId Engine::frame_for(Process self, PageId page) {
-  const Nanos begin = machine_.now();
   while (pool_.free_frames() == 0 && !evict_one()) {
+    const Nanos begin = machine_.now();
     if (cleaner_would_help()) {
       call_cleaner();
       const std::uint64_t batches = counters_.batches;
