@@ -15,8 +15,8 @@ from typing import Final
 
 from harness.drives.targets import Step, Target
 from harness.errors import TargetError
-from harness.system import filesystems
-from harness.system.filesystems import BLOCK_BYTES, JOURNAL_BLOCKS, Ext4Spec
+from harness.system import ext4_spec, filesystems
+from harness.system.ext4_spec import BLOCK_BYTES, JOURNAL_BLOCKS, Ext4Spec
 from harness.units import format_bytes
 
 _MIB: Final = 1 << 20
@@ -45,7 +45,7 @@ def steps(data: Target, journal: Target, spec: Ext4Spec) -> tuple[Step, Step]:
     command = filesystems.journal_command(journal.path, whole_journal)
     return (
         _step("make a journal", command, written_bytes),
-        _step("make a file system", files, spec.inodes * filesystems.INODE_BYTES),
+        _step("make a file system", files, spec.inodes * ext4_spec.INODE_BYTES),
     )
 
 

@@ -20,8 +20,8 @@ from harness.devices.profiles import load_device
 from harness.experiments.kernel import Setup
 from harness.experiments.read_ahead import READ_AHEAD_KIB
 from harness.paths import Project
+from harness.system.ext4_spec import INODES, PLAIN
 from harness.system.files import write_atomically
-from harness.system.filesystems import INODES, PLAIN
 from harness.tiers.hardware import HardwareBench
 
 _BACKGROUND: Final = 0.5

@@ -29,8 +29,8 @@ from harness.experiments.base import Experiment, Measurement, Point
 from harness.paths import Project
 from harness.runs import parameters
 from harness.runs.session import Options, open_session
-from harness.system import filesystems
-from harness.system.filesystems import Ext4Spec
+from harness.system import ext4_spec, filesystems
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import Cancel, DeviceRequest
 from harness.tiers.hardware import RealDevice, is_journal_apart
 from harness.tiers.simulated import SimulatedBench
@@ -229,7 +229,7 @@ class _PlanDevice(RealDevice):
             self._bench.steps.append(home)
             raise _Enough
         command = filesystems.make_command(self._part, sized)
-        written = spec.inodes * filesystems.INODE_BYTES + spec.journal_bytes
+        written = spec.inodes * ext4_spec.INODE_BYTES + spec.journal_bytes
         self._note("make a file system", command, written)
         raise _Enough
         yield  # a generator, as `contextmanager` wants one

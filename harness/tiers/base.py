@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harness import _core
 from harness.devices.profiles import DeviceProfile, HostProfile, NamedRange
 from harness.devices.write_shares import Writes
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.workloads.ageing import Ageing
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from harness.drives import fingerprint
 from harness.errors import InvalidRun
 from harness.paths import Project
 from harness.system import filesystems
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers import block_traces
 from harness.tiers.base import CpuCosts, DeviceRequest
 from harness.tiers.hardware import sync, write_records
 from harness.tiers.modelled import ModelledBench, start_angle_ns
 from harness.tiers.options import Asked, BenchParameters, EmulatedOptions
-from harness.workloads import ageing as ageing_job
+from harness.workloads import fio_ageing
 from harness.workloads.ageing import Ageing
 
 _SLOWEST = 64  # much beyond it a machine sleeps between two requests, and wakes up late
@@ -98,7 +98,7 @@ class EmulatedDevice:
         """
         self._device.set_speed("virtual")  # which a disk refuses
         with self.unpaced():
-            ageing_job.run(self._device.path, ageing, self._device.size_bytes)
+            fio_ageing.run(self._device.path, ageing, self._device.size_bytes)
         filesystems.discard(self._device.path, ageing.begin_bytes, ageing.region_bytes)
 
     @contextmanager

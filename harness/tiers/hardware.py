@@ -34,12 +34,12 @@ from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
 from harness.system import filesystems, leases, mounts, repeating
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers import block_traces
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
 from harness.tiers.options import Asked, BenchParameters, HardwareOptions
 from harness.units import format_bytes
-from harness.workloads import ageing as ageing_job
+from harness.workloads import fio_ageing
 from harness.workloads.ageing import Ageing
 from harness.workloads.records import RECORD_BYTES, expand
 
@@ -254,7 +254,7 @@ class FileDevice(RealDevice):
         self._emptied()
         self._permit("age the drive", ageing.written_bytes)
         behind = replace(ageing, begin_bytes=ageing.begin_bytes + DATA_OFFSET_BYTES)
-        ageing_job.run(self._target.path, behind, self._target.size_bytes)
+        fio_ageing.run(self._target.path, behind, self._target.size_bytes)
 
     def _permit(self, step: str, written_bytes: int) -> None:
         self._target.permit(step, written_bytes)
@@ -318,7 +318,7 @@ class DriveDevice(RealDevice):
         """At the drive's own speed."""
         self._emptied()
         self._permit("age the drive", ageing.written_bytes)
-        ageing_job.run(self.path, ageing, self.size_bytes)
+        fio_ageing.run(self.path, ageing, self.size_bytes)
 
     def writes(self) -> Writes | None:
         """By its own counters, not by range; None where they are too coarse for a course in time.

@@ -27,7 +27,7 @@ from harness.devices.scaling import scaled_to
 from harness.devices.write_shares import Writes, shares_of
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import CpuCosts, DeviceRequest
 from harness.tiers.modelled import ModelledBench, start_angle_ns
 from harness.tiers.options import Asked, BenchParameters, SimulatedOptions

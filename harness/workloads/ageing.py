@@ -1,4 +1,4 @@
-"""Ageing: a fio job that writes a region of a drive again and again before anything is measured.
+"""Ageing: a job that writes a region of a drive again and again before anything is measured.
 
 MS-DJ paper, set-up: fio over a region of 40 GB. What it wrote stays, as far as the drive knows,
 until somebody writes there again or discards it; mke2fs is told not to.
@@ -7,12 +7,9 @@ until somebody writes there again or discards it; mke2fs is told not to.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from harness.errors import BadParameter, UnknownName
-from harness.workloads import fio
-from harness.workloads.fio import FioRun
 
 PATTERNS: Final = {"random": "randwrite", "sequential": "write"}
 """Orders in which a region is written, and fio's names for them."""
@@ -57,12 +54,6 @@ class Ageing:
                 f"ageing: the region ends at {self.begin_bytes + self.region_bytes} B, the device "
                 f"at {device_bytes} B: choose a smaller region"
             )
-
-
-def run(target: Path, ageing: Ageing, device_bytes: int) -> FioRun:
-    """Writes it past the page cache. Raises what `check` does, MissingTool, DeviceError."""
-    ageing.check(device_bytes)
-    return fio.run(target, job(ageing))
 
 
 def job(ageing: Ageing) -> dict[str, str | int]:

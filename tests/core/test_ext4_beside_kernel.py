@@ -20,7 +20,7 @@ from harness.experiments import kernel
 from harness.experiments.this_machine import possible_cpus
 from harness.probes.fiemap import file_extents
 from harness.system import filesystems, mounts
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 
 DEVICE_BYTES = 2304 << 20
 BLOCK_BYTES = 4096

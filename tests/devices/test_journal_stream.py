@@ -24,7 +24,7 @@ from harness.errors import BadParameter, TargetError
 from harness.probes import bpftrace, places
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import HardwareBench

@@ -17,8 +17,8 @@ from live_world import eventually
 from harness.drives import scratch
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.probes import counters
-from harness.system import filesystems, leases, mounts
-from harness.system.filesystems import PLAIN, Ext4Spec
+from harness.system import ext4_spec, filesystems, leases, mounts
+from harness.system.ext4_spec import PLAIN, Ext4Spec
 from harness.tiers.base import DeviceRequest
 from harness.tiers.hardware import HardwareBench
 from harness.tiers.simulated import SimulatedBench
@@ -348,9 +348,9 @@ def test_a_device_that_knows_no_discard_is_refused_before_it_is_mounted(tmp_path
 def test_there_can_be_more_files_than_usual(tmp_path: Path) -> None:
     with (
         loop_device(tmp_path, SIZE) as device,
-        filesystems.ext4(device, Ext4Spec(inodes=2 * filesystems.INODES)) as folder,
+        filesystems.ext4(device, Ext4Spec(inodes=2 * ext4_spec.INODES)) as folder,
     ):
-        assert os.statvfs(folder).f_files >= 2 * filesystems.INODES
+        assert os.statvfs(folder).f_files >= 2 * ext4_spec.INODES
 
 
 COMPOUND = (1 << 15) | (1 << 16)

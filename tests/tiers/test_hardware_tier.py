@@ -24,7 +24,7 @@ from harness.experiments.grace_hash_join.grid import Parameters
 from harness.paths import Project
 from harness.probes import counters
 from harness.runs import roles
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers import hardware
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
 from harness.tiers.hardware import DEVICE, HardwareBench, RealDevice, write_records

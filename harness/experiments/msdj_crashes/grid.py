@@ -12,7 +12,7 @@ from harness.dbms import page_writes
 from harness.experiments import base
 from harness.experiments.base import Point, points_of
 from harness.experiments.fields import Mode, SizeText, one_of
-from harness.system.filesystems import JOURNAL_BLOCKS
+from harness.system.ext4_spec import JOURNAL_BLOCKS
 from harness.units import format_bytes, parse_bytes
 
 BASE: Final = "paper"

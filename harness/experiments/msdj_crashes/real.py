@@ -40,7 +40,7 @@ from harness.experiments.msdj_crashes.markers import Markers, create
 from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import Bench, DeviceRequest
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute

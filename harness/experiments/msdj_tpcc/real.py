@@ -43,8 +43,8 @@ from harness.experiments.variants import overrides_of
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
-from harness.system import filesystems, leases, mounts, processors
-from harness.system.filesystems import Ext4Spec
+from harness.system import ext4_spec, filesystems, leases, mounts, processors
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads.ageing import Ageing
 from harness.workloads.tpcc import consistency, driver, loading
@@ -143,7 +143,7 @@ def run_point(
                 dirty_bytes=round(_DIRTY_RATIO * v.page_cache_bytes),
                 journal_mode=mode.journal_mode,
                 journal_bytes=v.journal_bytes,
-                commit_s=filesystems.COMMIT_S * v.size_ratio_to_paper,
+                commit_s=ext4_spec.COMMIT_S * v.size_ratio_to_paper,
             )
         ) as folder:
             settings = _settings(v, mode, device, redo)

@@ -26,7 +26,7 @@ from harness.experiments.sort_merge_join.model import Query
 from harness.experiments.sort_merge_join.postgres_sort import Relation
 from harness.experiments.this_machine import SETUP, ext4_of, memory_bench, plain, write_profile
 from harness.paths import Project
-from harness.system.filesystems import COMMIT_S
+from harness.system.ext4_spec import COMMIT_S
 from harness.tiers.base import DeviceRequest
 from harness.tiers.simulated import SimulatedBench
 

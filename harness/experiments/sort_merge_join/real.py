@@ -35,7 +35,7 @@ from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
 from harness.experiments.sort_merge_join.grid import Cell, Parameters
 from harness.probes import analysis
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import tpch_tables
 from harness.workloads.tpch_tables import LARGE, SMALL, TABLES, Table, TableFiles

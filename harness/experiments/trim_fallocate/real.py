@@ -41,7 +41,7 @@ from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, leases, mounts
-from harness.system.filesystems import Ext4Spec
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.units import format_bytes
 from harness.workloads import tpch_tables

@@ -20,7 +20,7 @@ from harness.drives import external_journal, placement
 from harness.errors import BadParameter, DeviceError, TargetError
 from harness.paths import find_project
 from harness.system import filesystems
-from harness.system.filesystems import PLAIN, Ext4Spec
+from harness.system.ext4_spec import PLAIN, Ext4Spec
 
 MIB = 1 << 20
 APART = FdpNvme("FD5C1A7D20E1", ("0", "1"))
