@@ -102,6 +102,10 @@ class ServerError(HarnessError):
     """A private database server did not start, or failed or ended while it was needed."""
 
 
+class ServerLost(ServerError):
+    """One that somebody else has killed, or that was given too little time: not its own doing."""
+
+
 class MissingTool(HarnessError):
     """A program or library that this machine lacks: the message says how to install it."""
 

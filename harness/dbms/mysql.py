@@ -32,7 +32,14 @@ import mysql.connector
 
 from harness.dbms import innodb, private
 from harness.dbms.innodb import MARIADB, MYSQL, InnodbSettings, PageCheck, Release
-from harness.errors import DiskFull, HarnessError, MissingTool, ServerError, TargetError
+from harness.errors import (
+    DiskFull,
+    HarnessError,
+    MissingTool,
+    ServerError,
+    ServerLost,
+    TargetError,
+)
 from harness.system import given
 from harness.system.cgroups import Cgroup
 from harness.system.leases import open_lease
@@ -131,15 +138,15 @@ class Server:
         return self.process.poll() is None
 
     def check(self) -> None:
-        """Raises ServerError with its last words if it has ended by itself."""
+        """Raises ServerError with its last words if it has ended; ServerLost if it was killed."""
         if self.is_running() or self._ended_by_us:
             return
         if self.cgroup is not None and self.cgroup.killed():
-            raise ServerError(
+            raise ServerLost(
                 f"the kernel has killed {self.release.product}, since its control group's limit is "
                 "too low: allow more memory, or a smaller buffer_pool_bytes"
             )
-        raise _failure(f"{self.release.product} ended in the middle", self.log, self.folder)
+        raise _failure(self, "ended in the middle")
 
     def kill(self) -> None:
         """Ends it at once, as a power failure would: what it had not written is lost."""
@@ -162,7 +169,7 @@ class Server:
             self.process.send_signal(signal.SIGCONT)
 
     def stop(self, limit_s: float = STOP_LIMIT_S) -> None:
-        """Ends it cleanly; kills it, and raises ServerError, if that takes more than `limit_s`."""
+        """Ends it cleanly; kills it, and raises ServerLost, if that takes more than `limit_s`."""
         if not self.is_running():
             return
         self._ended_by_us = True
@@ -170,7 +177,7 @@ class Server:
         if not self.is_running():
             return
         self.kill()
-        raise ServerError(
+        raise ServerLost(
             f"{self.release.product} did not stop in {limit_s:g} s and was killed: "
             f"{private.last_line(self.log)}"
         )
@@ -269,7 +276,7 @@ def run(
     is left as it is. `bounded`: in a control group of its own, without a limit as yet. The limits:
     how long it may take to recover, and to write its pages back. Raises MissingTool, BadParameter,
     TargetError (a folder of another series, one that was not filled to its end), DiskFull, and
-    ServerError with what the server said if it does not start.
+    ServerError with what the server said if it does not start, ServerLost if not by its own doing.
     """
     programs = find_programs()
     account = private.account(_KIND)
@@ -434,17 +441,20 @@ def _wait_until_ready(server: Server, limit_s: float) -> None:
     while time.monotonic() < deadline:
         waits = any(_WAITS in line for line in private.lines_of(server.log))
         if waits or not server.is_running():
-            raise _failure(f"{product} did not start", server.log, server.folder)
+            raise _failure(server, "did not start")
         with contextlib.suppress(mysql.connector.Error):
             server.connect(connection_timeout=_HUNG_S).close()
             return
         time.sleep(_LOOK_S)
     said = private.last_line(server.log)
-    raise ServerError(f"{product} did not start in {limit_s:g} s: {said}")
+    raise ServerLost(f"{product} did not start in {limit_s:g} s: {said}")
 
 
-def _failure(what: str, log: Path, folder: Path) -> HarnessError:
-    return _told(what, private.lines_of(log), folder)
+def _failure(server: Server, what: str) -> HarnessError:
+    told = f"{server.release.product} {what}"
+    if server.process.poll() == -signal.SIGKILL:  # it never does that itself
+        return ServerLost(f"{told}: somebody has killed it, or the kernel for want of memory")
+    return _told(told, private.lines_of(server.log), server.folder)
 
 
 def _told(what: str, lines: Sequence[str], folder: Path) -> HarnessError:

@@ -27,6 +27,7 @@ from harness.errors import (
     HarnessError,
     MissingTool,
     ServerError,
+    ServerLost,
     TargetError,
 )
 from harness.runs import cleaning
@@ -382,6 +383,15 @@ def test_a_server_that_dies_is_told_with_its_last_words(copied: Path) -> None:
             server.check()
         with pytest.raises(ServerError, match="ended in the middle"):
             server.status()
+
+
+@pytest.mark.servers
+def test_a_server_that_somebody_has_killed_is_told_apart(copied: Path) -> None:
+    with mysql.run(copied, SMALL) as server:
+        os.kill(server.pid, signal.SIGKILL)
+        server.process.wait()
+        with pytest.raises(ServerLost, match="ended in the middle: somebody has killed it"):
+            server.check()
 
 
 @pytest.mark.servers

@@ -20,7 +20,7 @@ from conftest import REPOSITORY, need, open_folder
 from harness import experiments
 from harness.dbms import mysql, page_writes
 from harness.dbms.innodb import BadPage, InnodbSettings, PageCheck
-from harness.errors import HarnessError, MissingTool, TargetError
+from harness.errors import HarnessError, MissingTool, ServerLost, TargetError
 from harness.experiments.base import Measurement, Results
 from harness.experiments.msdj_crashes import figures, grid, markers, outcomes, real
 from harness.experiments.msdj_crashes.outcomes import Outcome
@@ -28,8 +28,8 @@ from harness.paths import Project
 from harness.probes import bpftrace
 from harness.probes.recorder import Recorder
 from harness.runs import claims
-from harness.system import filesystems
-from harness.system.filesystems import Ext4Spec
+from harness.system import ext4_spec, filesystems
+from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import DeviceRequest
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.workloads.tpcc import loading
@@ -337,6 +337,28 @@ def test_files_that_the_file_system_cannot_show_are_found(raw: Path, lost: str) 
     assert found.damaged
 
 
+@pytest.mark.servers
+@pytest.mark.root
+def test_a_server_that_is_given_too_little_time_is_no_damage(
+    raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "_RECOVERY_LIMIT_S", 0.0)
+    with restored(raw) as (batch, books), pytest.raises(ServerLost, match="did not start in 0 s"):
+        batch._recover(NOTHING, books)
+
+
+@pytest.mark.servers
+@pytest.mark.root
+def test_a_whole_file_system_that_cannot_be_mounted_is_no_damage(raw: Path) -> None:
+    with restored(raw) as (batch, books):
+        held = os.open(batch.drive.path, os.O_RDWR | os.O_EXCL)
+        try:
+            with pytest.raises(TargetError):
+                batch._recover(NOTHING, books)
+        finally:
+            os.close(held)
+
+
 @pytest.mark.parametrize(
     ("number", "of_damage"),
     [
@@ -443,7 +465,7 @@ def test_a_file_system_is_mounted_again_and_checked(tmp_path: Path) -> None:
     with image.open("wb") as file:
         file.truncate(64 << 20)
     filesystems.make(image, Ext4Spec(journal_bytes=4 << 20))
-    for journal_mode in filesystems.JOURNAL_MODES:
+    for journal_mode in ext4_spec.JOURNAL_MODES:
         with (
             suppress(FileExistsError),
             filesystems.mounted(image, Ext4Spec(journal_mode=journal_mode)) as folder,

@@ -32,7 +32,14 @@ from harness.dbms.mysql import Server
 from harness.dbms.page_writes import PageWrites
 from harness.devices.live import LiveDevice
 from harness.devices.profiles import NamedRange
-from harness.errors import HarnessError, Interrupted, InvalidRun, ServerError, TargetError
+from harness.errors import (
+    HarnessError,
+    Interrupted,
+    InvalidRun,
+    ServerError,
+    ServerLost,
+    TargetError,
+)
 from harness.experiments.base import Measurement, Point
 from harness.experiments.msdj_crashes import outcomes
 from harness.experiments.msdj_crashes.grid import Cell, Parameters
@@ -64,6 +71,7 @@ _OF_DAMAGE: Final = {errno.EUCLEAN, errno.EBADMSG, errno.EIO, errno.ENOENT}
 
 _UNENDING_S: Final = 600.0
 _START_LIMIT_S: Final = 60.0
+_RECOVERY_LIMIT_S: Final = 600.0
 _LOOK_S: Final = 0.05
 _DATA: Final = "data"
 
@@ -273,6 +281,8 @@ class _Batch:
             try:
                 folder = stack.enter_context(self._mounted())
             except TargetError:
+                if not filesystems.check(self.drive.path):
+                    raise
                 return replace(cut, failed_mounts=1)
             found = self._look(cut, markers, folder / _DATA)
         broken = int(bool(filesystems.check(self.drive.path)))
@@ -310,10 +320,13 @@ class _Batch:
             return None
 
     def _start_again(self, cut: Outcome, markers: Markers, data: Path) -> Outcome:
-        """The server recovers, answers, and stops; that it cannot is an outcome."""
+        """The server recovers, answers, and stops; that it cannot is an outcome.
+
+        Not so if somebody has stopped it, or it was too slow.
+        """
         found = replace(cut, failed_starts=1)
         try:
-            with mysql.run(data, self._settings, start_limit_s=_START_LIMIT_S) as server:
+            with mysql.run(data, self._settings, start_limit_s=_RECOVERY_LIMIT_S) as server:
                 found = replace(cut, failed_checks=1)
                 address = _address(server)
                 conditions = consistency.check(address)
@@ -324,6 +337,8 @@ class _Batch:
                     corrupt_tables=len(_corrupt_tables(address)),
                 )
             found = checked
+        except ServerLost:
+            raise
         except (ServerError, TargetError):
             return found
         except OSError as error:
