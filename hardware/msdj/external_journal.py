@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.drives import external_journal, placement
 from harness.errors import EXIT_CODE, HarnessError, TargetError
-from harness.system.filesystems import PLAIN
+from harness.system.ext4_spec import PLAIN
 from harness.units import format_bytes
 
 

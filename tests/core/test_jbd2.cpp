@@ -229,10 +229,10 @@ class World {
       reference.submitted(s);
     };
   }
-  // Writes home take so much longer, and flushes half of it.
-  void delay_home(Nanos delay) {
-    device_of(*machine).delay = [delay](const SerialDevice::Served& s) {
-      if (s.op == Op::flush) return delay / 2;
+  // Writes home take so much longer, and flushes so.
+  void delay_home(Nanos delay, Nanos flushes) {
+    device_of(*machine).delay = [delay, flushes](const SerialDevice::Served& s) {
+      if (s.op == Op::flush) return flushes;
       return s.op == Op::write && s.begin >= to_bytes(kPages) ? delay : 0_ns;
     };
   }
@@ -325,7 +325,7 @@ void run_random(const Load& load, std::uint64_t seed) {
   p.expire = 2'000_ms;
   p.home_in_same_sync = load.home_in_same_sync;
   World world(p);
-  world.delay_home(load.home_delay);
+  world.delay_home(load.home_delay, load.home_delay / 2);
   Prng cuts(seed + 1000);
   world.on_request = [&] {
     if (cuts.below(20) == 0) world.reference.check_promises();
@@ -492,7 +492,7 @@ TEST(Jbd2Checkpoint, ABlockOnItsWayHomeKeepsItsPlaceInTheRing) {
     JournalParameters p = ring_of(64);
     p.home_in_same_sync = same;
     World world(p);
-    world.delay_home(1'000_ms);
+    world.delay_home(1'000_ms, Nanos{0});
     world.run(2, [&](Process self) {
       if (self == services) {
         world.dirty(self, 0);
@@ -536,7 +536,7 @@ TEST(Jbd2Checkpoint, ItsFlushSaysNothingOfWhatEndsMeanwhile) {
       for (const Buffer buffer : buffers) world.dirty(self, buffer);
       world.sync(self);
     }
-    world.delay_home(1'000_ms);
+    world.delay_home(1'000_ms, 500_ms);
     filled = true;
     world.sleep(self, 700_ms);
     EXPECT_EQ(world.journal.counters().checkpoints, 0U);

@@ -95,8 +95,8 @@ void Jbd2::checkpoint(Process self) {
   if (kept_.empty()) return wait_for(self, running_.tid - 1);
   tail_moves_ = true;
   if (dropped_ <= kept_.front().tid) write_oldest_home(self);
-  // What was written home must be there before the ring forgets it. Of what ends meanwhile the flush
-  // says nothing (jbd2_cleanup_journal_tail()).
+  // What was written home must be there before the ring forgets it. Of what ends meanwhile the
+  // flush says nothing (jbd2_cleanup_journal_tail()).
   const Tid tail = dropped_;
   Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
   move_tail(self, tail);

@@ -109,7 +109,9 @@ class Dynamic final : public SlcPolicy {
     }
     return found;
   }
-  Cached pop_oldest() { return pop(die_of_oldest([](Die /*any*/) { return true; }).value()); }
+  Cached pop_oldest() {
+    return pop(die_of_oldest([](Die /*any*/) { return true; }).value());
+  }
 
   static bool is_wanted(const SlcDrive& drive, const Cached& cached) {
     return drive.erases_of(cached.page) == cached.erases && drive.wanted(cached.page);
