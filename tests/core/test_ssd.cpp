@@ -1129,8 +1129,12 @@ TEST(SsdRandom, ACallForNothingChangesNothing) {
     }
     copied += punctual.ssd.ftl().counters().copied_units;
     EXPECT_EQ(punctual.ssd.in_doubt(punctual.now), nervous.ssd.in_doubt(nervous.now));
+    if (random.below(2) == 0) {
+      EXPECT_EQ(punctual.cut(), nervous.cut());
+    }
+    // An operation that begins in a moment may be counted already, or not yet.
+    for (World* world : {&punctual, &nervous}) world->ssd.wake(world->now + 1'000_ms);
     expect_same(punctual.ssd, nervous.ssd);
-    EXPECT_EQ(punctual.cut(), nervous.cut());
   });
   EXPECT_GT(copied, 1000U);
 }
