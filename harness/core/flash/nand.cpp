@@ -70,9 +70,11 @@ void Nand::forget_moved(Nanos now) {
 // Not what begins at `now`: something may still come that goes before it.
 void Nand::catch_up(Nanos now) {
   for (std::uint32_t channel = 0; channel < geometry_.channels(); ++channel) {
-    advance(channel, now - Nanos{1});
+    catch_up(channel, now);
   }
 }
+
+void Nand::catch_up(std::uint32_t channel, Nanos now) { advance(channel, now - Nanos{1}); }
 
 void Nand::program(Page page, Die die, Work work) {
   const std::size_t at = seat(die);
@@ -181,14 +183,14 @@ Nanos Nand::drain(Nanos begin) {
 bool Nand::holds(Page page, Block block, Nanos now) {
   const Entry* const found = find(page, block);
   if (found == nullptr) return false;
-  advance(geometry_.channel_of(found->die), now);
+  catch_up(geometry_.channel_of(found->die), now);
   return found->end > now;
 }
 
 bool Nand::replaceable(Page page, Block block, Nanos now) {
   const Entry* const found = find(page, block);
   if (found == nullptr || found->end != kUnknown) return false;
-  advance(geometry_.channel_of(found->die), now);
+  catch_up(geometry_.channel_of(found->die), now);
   return found->end == kUnknown;
 }
 

@@ -146,6 +146,7 @@ class Nand {
   void commit(std::uint32_t channel, std::size_t seat);
   void rekey(std::size_t seat);
   void advance(std::uint32_t channel, Nanos now);
+  void catch_up(std::uint32_t channel, Nanos now);
   Nanos end_of(std::uint32_t position);
   [[nodiscard]] Nanos varied(std::uint32_t channel, Nanos nominal);
   [[nodiscard]] CellTimes cell_times(std::int64_t thousandths) const;
