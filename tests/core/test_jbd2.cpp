@@ -444,6 +444,18 @@ TEST(Jbd2Commit, ATransactionIsAtMostAQuarterOfTheRing) {
 
 // --- checkpoints
 
+// Of the superblock's writes, what was served right before each.
+std::vector<SerialDevice::Served> before_superblocks(const World& world) {
+  std::vector<SerialDevice::Served> before;
+  const auto& served = device_of(*world.machine).served;
+  for (std::size_t i = 1; i < served.size(); ++i) {
+    if (served[i].op != Op::write || served[i].begin != to_bytes(kJournal)) continue;
+    EXPECT_GE(served[i].submitted, served[i - 1].done);
+    before.push_back(served[i - 1]);
+  }
+  return before;
+}
+
 TEST(Jbd2Checkpoint, NothingGoesHomeWhileTheRingHasRoom) {
   World world(ring_of(4096));
   world.run(1, [&](Process self) {
@@ -556,30 +568,12 @@ TEST(Jbd2Checkpoint, FlushesBeforeTheSuperblockIsWritten) {
       world.sync(self);
     }
   });
-  const auto& served = device_of(*world.machine).served;
-  std::uint64_t superblocks = 0;
-  for (std::size_t i = 1; i < served.size(); ++i) {
-    if (served[i].op != Op::write || served[i].begin != to_bytes(kJournal)) continue;
-    ++superblocks;
-    EXPECT_EQ(served[i - 1].op, Op::flush);
-    EXPECT_GE(served[i].submitted, served[i - 1].done);
-  }
-  EXPECT_EQ(superblocks, world.journal.counters().checkpoints);
+  const auto before = before_superblocks(world);
+  for (const auto& s : before) EXPECT_EQ(s.op, Op::flush);
+  EXPECT_EQ(before.size(), world.journal.counters().checkpoints);
 }
 
 // --- the tail
-
-// Of the superblock's writes, what was served right before each.
-std::vector<SerialDevice::Served> before_superblocks(const World& world) {
-  std::vector<SerialDevice::Served> before;
-  const auto& served = device_of(*world.machine).served;
-  for (std::size_t i = 1; i < served.size(); ++i) {
-    if (served[i].op != Op::write || served[i].begin != to_bytes(kJournal)) continue;
-    EXPECT_GE(served[i].submitted, served[i - 1].done);
-    before.push_back(served[i - 1]);
-  }
-  return before;
-}
 
 // Eight pages, of which the next transaction's are the same: 34 blocks of the ring.
 TEST(Jbd2Tail, ACommitMovesItByAQuarterOfTheRingAtLeast) {
