@@ -70,6 +70,12 @@ TierOption = Annotated[
 ]
 
 
+_STOPPED: Final = "interrupted: nothing was left half done; run again to continue"
+
+_QUERY_STOPPED: Final = "Query interrupted"
+"""What DuckDB makes of a KeyboardInterrupt that comes in a query: a RuntimeError that says this."""
+
+
 def main() -> NoReturn:
     """Runs the command line. An operating error is one line on stderr and exit code 2."""
     signal.signal(signal.SIGTERM, _interrupt)
@@ -87,7 +93,11 @@ def main() -> NoReturn:
         where = f"{error.filename}: " if error.filename is not None else ""
         _fail(HarnessError(f"{where}{error.strerror or error}"))
     except KeyboardInterrupt:
-        _fail(Interrupted("interrupted: nothing was left half done; run again to continue"))
+        _fail(Interrupted(_STOPPED))
+    except RuntimeError as error:
+        if str(error) != _QUERY_STOPPED:
+            raise
+        _fail(Interrupted(_STOPPED))
     sys.exit(0)
 
 
