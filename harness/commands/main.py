@@ -162,7 +162,7 @@ def list_() -> None:
 def run(
     experiment: str,
     tier: TierOption = "simulated",
-    scale: Annotated[str | None, typer.Option(help="smoke, small or paper")] = None,
+    scale: Annotated[str | None, typer.Option(help="smoke, small, medium or paper")] = None,
     file: Annotated[
         Path | None,
         typer.Option(help="hardware: a file to make (and delete), or a blank loop device"),
@@ -339,7 +339,7 @@ def draw(experiment: str, tier: TierOption = "simulated") -> None:
 
 
 @app.command()
-def data(scale: Annotated[str, typer.Argument(help="smoke, small or paper")]) -> None:
+def data(scale: Annotated[str, typer.Argument(help="smoke, small, medium or paper")]) -> None:
     """Makes the TPC-H inputs of a scale, or checks that they are there and whole."""
     from harness.paths import find_project
     from harness.workloads.tpch import expected_join, join_inputs, scale_factor
