@@ -70,6 +70,12 @@ TierOption = Annotated[
 ]
 
 
+_STOPPED: Final = "interrupted: nothing was left half done; run again to continue"
+
+_QUERY_STOPPED: Final = "Query interrupted"
+"""What DuckDB makes of a KeyboardInterrupt that comes in a query: a RuntimeError that says this."""
+
+
 def main() -> NoReturn:
     """Runs the command line. An operating error is one line on stderr and exit code 2."""
     signal.signal(signal.SIGTERM, _interrupt)
@@ -87,7 +93,11 @@ def main() -> NoReturn:
         where = f"{error.filename}: " if error.filename is not None else ""
         _fail(HarnessError(f"{where}{error.strerror or error}"))
     except KeyboardInterrupt:
-        _fail(Interrupted("interrupted: nothing was left half done; run again to continue"))
+        _fail(Interrupted(_STOPPED))
+    except RuntimeError as error:
+        if str(error) != _QUERY_STOPPED:
+            raise
+        _fail(Interrupted(_STOPPED))
     sys.exit(0)
 
 
@@ -152,7 +162,7 @@ def list_() -> None:
 def run(
     experiment: str,
     tier: TierOption = "simulated",
-    scale: Annotated[str | None, typer.Option(help="smoke, small or paper")] = None,
+    scale: Annotated[str | None, typer.Option(help="smoke, small, medium or paper")] = None,
     file: Annotated[
         Path | None,
         typer.Option(help="hardware: a file to make (and delete), or a blank loop device"),
@@ -329,7 +339,7 @@ def draw(experiment: str, tier: TierOption = "simulated") -> None:
 
 
 @app.command()
-def data(scale: Annotated[str, typer.Argument(help="smoke, small or paper")]) -> None:
+def data(scale: Annotated[str, typer.Argument(help="smoke, small, medium or paper")]) -> None:
     """Makes the TPC-H inputs of a scale, or checks that they are there and whole."""
     from harness.paths import find_project
     from harness.workloads.tpch import expected_join, join_inputs, scale_factor

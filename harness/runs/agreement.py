@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import pandas as pd
 
+from harness.errors import BadParameter
 from harness.experiments.base import Results
 from harness.experiments.beside import JudgedAgreement
 from harness.paths import Project
 from harness.runs import places, published
 from harness.runs.study import StudyRuns, agreement_of
-from harness.system.files import write_atomically
+from harness.system.files import publication, write_atomically
 
 
 def compare(project: Project, experiment: str, **options: Any) -> pd.DataFrame:
@@ -41,16 +42,40 @@ def write(
     path = published_table(project, experiment) if publish else own
     agreement = agreement_of(experiment)
     runs = StudyRuns(project, experiment)
+    if publish:
+        _check_published(runs)
     if not isinstance(agreement, JudgedAgreement):
         table = agreement.compare(runs)
         _write(path, _as_csv(table))
         return table, pd.DataFrame(columns=_CLAIMED), path
     laid = agreement.beside(runs)
-    _write(path, _as_csv(laid.table))
     results, series = _modelled(path)
-    _write(results, published.as_csv(laid.modelled.table))
-    _write(series, json.dumps(laid.modelled.series, sort_keys=True) + "\n")
+    texts = {
+        path: _as_csv(laid.table),
+        results: published.as_csv(laid.modelled.table),
+        series: json.dumps(laid.modelled.series, sort_keys=True) + "\n",
+    }
+    with publication() as files:
+        for each, text in texts.items():
+            files.write(each, text.encode(), make_folder=True)
     return laid.table, claims_of(runs.judge(laid.emulated), runs.judge(laid.modelled)), path
+
+
+def _check_published(runs: StudyRuns) -> None:
+    """That no whole run of this machine is laid beside the published one's place.
+
+    Raises BadParameter.
+    """
+    said = runs.published("emulated")
+    with runs.open("emulated") as session:
+        here = session.results
+    if said.table.empty or here.table.empty or set(said.table.point) - set(here.table.point):
+        return  # then what is published is compared
+    if published.as_csv(here.table) != published.as_csv(said.table):
+        raise BadParameter(
+            f"{runs.name}: what was run here on tier emulated is not what is published; publish it "
+            "first (its notebook, tier=emulated), or compare without --publish"
+        )
 
 
 def published_table(project: Project, experiment: str) -> Path:

@@ -31,8 +31,8 @@ Texts = Annotated[dict[str, str], BeforeValidator(parameters.texts)]
 class Wanted(BaseModel):
     """The parameters cell.
 
-    `tier`: simulated, emulated, hardware, or auto (see runs/choice). `scale`: smoke, small or
-    paper; None: as params.yaml has it. Of tier hardware: `drives`, claimed drives by the study's
+    `tier`: simulated, emulated, hardware, or auto (see runs/choice). `scale`: smoke, small, medium
+    or paper; None: as params.yaml has it. Of tier hardware: `drives`, claimed drives by the study's
     names for its devices, and `journals`, claimed namespaces for their journals; or `file`, a file
     to make or a loop device. `devices`: other profiles, `overrides`: single parameters of them.
     `settings`: the study's own parameters. `publish`: into data/, if params.yaml describes the run.

@@ -107,15 +107,14 @@ class Claim(_Strict):
         if value is None:
             return NOT_JUDGED
         one_is_enough = self.expected == (0, 0) and value > 0  # what never happens has happened
-        sides = {_side(each, self.expected) for each in (value, *_interval(repetitions))}
-        if self.fitted and 0 in sides:
+        if self.fitted and _is_in(value, self.expected):
             return FITTED
-        if len(sides) > 1 and not one_is_enough:
-            return UNDECIDED
-        if _is_in(value, self.expected):
-            return REPRODUCED
-        if self.direction and _is_in(value, self.direction):
-            return DIRECTION_ONLY
+        ends = (value, *_interval(repetitions))
+        for bounds, found in ((self.expected, REPRODUCED), (self.direction, DIRECTION_ONLY)):
+            if bounds and _crosses(ends, bounds) and not one_is_enough:
+                return UNDECIDED
+            if bounds and _is_in(value, bounds):
+                return found
         return NOT_REPRODUCED
 
 
@@ -129,6 +128,11 @@ def _interval(repetitions: Sequence[float]) -> tuple[float, ...]:
     mean, error = float(np.mean(repetitions)), float(scipy.stats.sem(repetitions))
     wide = float(scipy.stats.t.ppf(0.975, len(repetitions) - 1)) * error
     return max(mean - wide, 0.0) if min(repetitions) >= 0 else mean - wide, mean + wide
+
+
+def _crosses(values: Sequence[float], bounds: tuple[float, float]) -> bool:
+    """Whether they are on both sides of one of a range's ends."""
+    return len({_side(each, bounds) for each in values}) > 1
 
 
 def _is_in(value: float, bounds: tuple[float, float]) -> bool:
@@ -230,6 +234,8 @@ def load(project: Project) -> dict[str, Paper]:
 def _load(path: Path) -> dict[str, Paper]:
     try:
         data = read_yaml(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise BadClaim(f"{path.name}: is not a mapping of papers' names to their claims")
         papers = {name: Paper.model_validate(paper) for name, paper in data.items()}
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise BadClaim(f"{path.name}: {' '.join(str(error).split())}") from error

@@ -58,7 +58,7 @@ _AT_BEGIN: Final = {
     for path in (*Path(harness.__file__).parent.rglob("*.*"), _CORE)
     if "__pycache__" not in path.parts
 }
-"""The package's files when this process imported it."""
+"""The package's files when this process imported it; another package's, as of the first look."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def check_unchanged(reached: Reached) -> None:
     changed = [
         path.name
         for path in (*reached.files.values(), _CORE)
-        if path in _AT_BEGIN and _AT_BEGIN[path] != _state(path)
+        if _AT_BEGIN.setdefault(path, _state(path)) != _state(path)
     ]
     if changed:
         raise HarnessError(

@@ -181,13 +181,10 @@ def _judge(project: Project, name: str, tier: str) -> None:
     if results.table.empty:
         return
     judged = claims.judge(project, name, results)
-    before = {
-        claim: each["verdict"]
-        for claim, each in claims.published_verdicts(project, name, tier).items()
-    }
-    if before != dict(zip(judged.id, judged.verdict, strict=True)):
-        path = project.metrics / f"{name}.{tier}.json"
-        write_atomically(path, claims.metrics(judged).encode(), make_folder=True)
+    path = project.metrics / f"{name}.{tier}.json"
+    found = claims.metrics(judged).encode()
+    if not path.is_file() or path.read_bytes() != found:
+        write_atomically(path, found, make_folder=True)
 
 
 def _judged(project: Project) -> Iterator[tuple[str, str]]:

@@ -101,5 +101,6 @@ def _digest(project: Project, also: Iterable[Path], *texts: str) -> str:
     """Of everything that can be shown: results, claims, profiles, this package, this machine."""
     data = [project.results, project.figures, project.published, project.profiles, project.params]
     data += [project.root / each for each in ("hardware/unknowns", "data/sweeps", "build/sweeps")]
+    data += sorted(project.metrics.glob("*.json"))  # what is below is written by the report itself
     package = Path(harness.__file__).parent
     return fresh.digest([*data, package, *also], str(fingerprint.machine()), *texts)

@@ -28,7 +28,7 @@ def of_tier(project: Project, name: str, tier: str) -> TierParameters:
     """What params.yaml has for an experiment on a tier. Raises BadParameter."""
     try:
         whole = read_yaml(project.params.read_text())
-        return TierParameters.model_validate(whole.get(name, {}).get(tier, {}))
+        return TierParameters.model_validate((whole.get(name) or {}).get(tier, {}))
     except (ValidationError, yaml.YAMLError) as error:
         raise BadParameter(f"params.yaml, {name}.{tier}: {first_line(error)}") from error
 
@@ -77,6 +77,8 @@ def of_notebooks(project: Project) -> dict[str, Any]:
         section = (read_yaml(project.params.read_text()) or {}).get("notebook") or {}
     except yaml.YAMLError as error:
         raise BadParameter(f"params.yaml: {first_line(error)}") from error
+    if not isinstance(section, dict):
+        raise BadParameter("params.yaml, notebook: write a mapping of parameters to values")
     return {name: value for name, value in section.items() if value not in (None, {})}
 
 

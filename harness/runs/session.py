@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from tqdm import tqdm
 
 import harness
 from harness import experiments, same_bits, tiers
 from harness.drives import fingerprint
-from harness.errors import BadParameter, Interrupted, InvalidRun
+from harness.errors import BadParameter, HarnessError, Interrupted, InvalidRun
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.paths import Project
 from harness.runs import captions, claims, code, parameters, places, published, run_page
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ATTEMPTS: Final = 4
+
+_SERVER: Final = "server_version"
+"""The column of studies with a database."""
 
 
 class Options(Asked):
@@ -110,12 +113,18 @@ def place_of(
 def pipelines_options(project: Project) -> Options:
     """What section `notebook` of params.yaml asks for, of all studies. Raises BadParameter."""
     section = parameters.of_notebooks(project)
-    texts = {
-        name: parameters.texts(section[name])
-        for name in ("settings", "devices", "overrides")
-        if name in section
-    }
-    return Options(scale=section.get("scale"), **texts)
+    try:
+        texts = {
+            name: parameters.texts(section[name])
+            for name in ("settings", "devices", "overrides")
+            if name in section
+        }
+    except ValueError as error:
+        raise BadParameter(f"params.yaml, notebook: {error}") from error
+    try:
+        return Options(scale=section.get("scale"), **texts)
+    except ValidationError as error:
+        raise BadParameter(f"params.yaml, notebook: {parameters.first_line(error)}") from error
 
 
 class Session:
@@ -239,8 +248,9 @@ class Session:
 
         Into data/, if params.yaml describes the run; else into a folder of its own below
         build/runs/, with a report: see `place`. Raises DiskFull, DataFolderError, and BadParameter
-        if figures might differ in their last bits from those of another processor; what was
-        published before is there then.
+        if points are missing, if they are of several versions of a server, or if figures might
+        differ in their last bits from those of another processor; what was published before is
+        there then.
         """
         if beyond := same_bits.beyond():
             raise BadParameter(
@@ -251,6 +261,7 @@ class Session:
 
         place, about, name = self.place, self._about(), self.experiment.name
         measured = self.results
+        self._check_whole(measured.table)
         table = published.as_csv(measured.table)
         series = json.dumps(measured.series, indent=None, sort_keys=True) + "\n"
         # What is drawn and judged is what is written, so that anybody can do it again.
@@ -280,6 +291,20 @@ class Session:
                 page = run_page.html(title, verdicts, drawn, below, about)
                 files.write(place.page, page.encode())
         return place.folder
+
+    def _check_whole(self, table: pd.DataFrame) -> None:
+        """That these are results of the whole run, and of one. Raises BadParameter."""
+        if len(table) < len(self.points):
+            raise BadParameter(
+                f"{len(table)} of {len(self.points)} points are finished: run the others, too, "
+                "before this is published"
+            )
+        if _SERVER in table and table[_SERVER].nunique() > 1:
+            versions = ", ".join(map(str, sorted(table[_SERVER].unique())))
+            raise BadParameter(
+                f"some points are of another version of the server than others ({versions}): "
+                "move this study's folder away from data/journal, and run it again"
+            )
 
     def _about(self) -> dict[str, Any]:
         """What these results depend on: shown in the report, the same on every machine if the tier
@@ -360,6 +385,7 @@ class Session:
             **measured.about,
         }
         code.check_unchanged(self._reached)
+        self._check_identity(point.cell.device)
         if measured.block_trace is not None:
             self._journal.keep_block_trace(self._key(point), measured.block_trace)
         self._journal.append(self._entry(point, measured, about), measured.trace)
@@ -418,6 +444,18 @@ class Session:
         if device not in self._identities:
             self._identities[device] = self.bench.identity(device)
         return self._identities[device]
+
+    def _check_identity(self, device: str) -> None:
+        """A key says what was there at the begin; a device is made of what is there then.
+
+        Raises HarnessError.
+        """
+        if dict(self.bench.identity(device)) != dict(self._identity(device)):
+            raise HarnessError(
+                f"{device}: its profile, or what the machine says of it, changed since this run "
+                "began, so that nobody could say which the last point is of: it is not kept, run "
+                "it again"
+            )
 
     @cached_property
     def _identities(self) -> dict[str, Mapping[str, str]]:

@@ -279,6 +279,32 @@ def test_a_signal_that_ends_a_run_removes_the_target(
     assert not target.exists()
 
 
+# DuckDB makes a RuntimeError of a KeyboardInterrupt that comes while it works.
+_IN_A_QUERY = """
+import duckdb, signal, threading
+from harness.commands import main as cli
+def query(**_):
+    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+    duckdb.connect().execute("select count(*) from range(1_000_000_000_000)").fetchall()
+cli.app = query
+cli.main()
+"""
+
+
+def test_a_signal_in_a_query_is_one_line() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _IN_A_QUERY],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "harness: interrupted: nothing was left half done; run again to continue"
+    ]
+
+
 def test_a_lost_terminal_is_told_twice_and_ends_a_run_once(harness_here: Command) -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)  # or we would end if the command did not heed it
     assert harness_here("--version").returncode == 0

@@ -29,6 +29,23 @@ def cells(path: Path) -> list[Any]:
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
+@pytest.mark.parametrize(
+    "section",
+    ["[a]", "{scale: 1}", "{settings: users}", "{devices: [ssd]}", "text"],
+)
+def test_a_section_of_notebooks_that_cannot_be_is_one_error(
+    checkout: Project, section: str
+) -> None:
+    params = yaml.safe_load(checkout.params.read_text())
+    params["notebook"] = yaml.safe_load(section)
+    checkout.params.write_text(yaml.safe_dump(params))
+    with (
+        pytest.raises(BadParameter, match=r"params\.yaml, notebook"),
+        open_session(checkout, "device_models", "simulated"),
+    ):
+        pass
+
+
 def test_every_study_s_notebook_has_the_same_parameters(project: Project) -> None:
     pipelines = parameters.pipelines(project).values()
     for name in {each for studies in pipelines for each in studies.values()}:

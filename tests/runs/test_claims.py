@@ -51,6 +51,8 @@ def small(tmp_path: Path) -> Project:
         ([30.0, 32.0, 31.0, 29.0, 11.0], claims.DIRECTION_ONLY),
         ([13.0, 14.0], claims.DIRECTION_ONLY),
         ([1.0, 1.9], claims.NOT_REPRODUCED),
+        ([1.9, 2.2], claims.UNDECIDED),  # from beyond the direction into it
+        ([45.0, 52.0], claims.UNDECIDED),
     ],
 )
 def test_verdicts(small: Project, values: list[float], verdict: str) -> None:
@@ -211,6 +213,22 @@ def test_a_claims_file_that_is_wrong_is_refused(small: Project, old: str, new: s
     claims.load_fresh()
     with pytest.raises(BadClaim):
         claims.judge(small, "grace_hash_join", results(10))
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "grace_hash_join\n"])
+def test_a_claims_file_that_has_no_papers_is_refused(small: Project, text: str) -> None:
+    (small.published / "claims.yaml").write_text(text)
+    claims.load_fresh()
+    with pytest.raises(BadClaim):
+        claims.load(small)
+
+
+def test_a_fitted_claim_that_is_missed_and_reaches_its_range_is_undecided() -> None:
+    """Only where it comes out it is no evidence."""
+    seen = claim((356, 394)).model_copy(update={"fitted": True})
+    assert seen.verdict(380, [370, 380, 390]) == claims.FITTED
+    assert seen.verdict(400, [385, 400, 415]) == claims.UNDECIDED
+    assert seen.verdict(420, [419, 420, 421]) == claims.NOT_REPRODUCED
 
 
 def test_two_claims_of_one_name_are_refused(small: Project) -> None:

@@ -107,6 +107,17 @@ def test_verdicts_by_older_claims_are_judged_anew(project: Project) -> None:
     assert verdicts["missed"] == {"value": 3.0, "verdict": claims.REPRODUCED}
 
 
+def test_a_metric_that_gives_another_number_and_the_same_verdict_is_judged_anew(
+    project: Project,
+) -> None:
+    path = project.published / "claims.yaml"
+    path.write_text(path.read_text().replace("avg(elapsed_s)", "avg(elapsed_s) + 1", 1))
+    claims.load_fresh()
+    evidence.update(project)
+    verdicts = json.loads((project.metrics / "grace_hash_join.simulated.json").read_text())
+    assert verdicts["held"] == {"value": 11.0, "verdict": claims.REPRODUCED}
+
+
 def test_a_page_without_a_place_for_it(project: Project) -> None:
     project.validation.write_text("nothing\n")
     with pytest.raises(DataFolderError, match=r"validation\.md"):

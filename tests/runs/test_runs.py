@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
-from harness.errors import HarnessError
+from harness.errors import BadParameter, HarnessError
 from harness.paths import Project
 from harness.runs import code
 from harness.runs.session import Options, open_session
@@ -59,6 +60,9 @@ def test_an_interrupted_run_publishes_the_same_bytes(
         with pytest.raises(HarnessError, match="something broke"):
             session.run()
         assert 6 <= len(session.results.table) < len(session.points)
+        with pytest.raises(BadParameter, match=r"\d+ of \d+ points are finished"):
+            session.publish()
+    assert published(checkout) == whole
     monkeypatch.undo()
     with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
         session.run()
@@ -82,6 +86,39 @@ def test_a_run_with_another_profile_between_leaves_the_traces_of_this_one(
     first, between, again = found
     assert first.keys() == between.keys()
     assert first == again != between
+
+
+def test_a_profile_that_changes_while_points_run_is_noticed(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key says what the profile was at the begin, a device is made of what it is now."""
+    with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+        run_batch = session.experiment.run_batch
+        profile = checkout.profiles / f"{session.bench.profile_name('hdd')}.yaml"
+        before = profile.read_text()
+
+        def edited(*arguments: Any) -> Iterator[Any]:
+            profile.write_text(before.replace("rpm: {value: ", "rpm: {value: 1", 1))
+            assert profile.read_text() != before
+            yield from run_batch(*arguments)
+
+        monkeypatch.setattr(session.experiment, "run_batch", edited)
+        with pytest.raises(HarnessError, match=r"hdd: its profile, or what .* changed since"):
+            session.run()
+        assert session.results.table.empty or "hdd" not in set(session.results.table.device)
+
+
+def test_points_of_two_versions_of_a_server_are_not_published(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_session(checkout, "grace_hash_join", "simulated", options()) as session:
+        whole = session.run()
+        versions = [150014, *[150015] * (len(whole.table) - 1)]
+        of_two = replace(whole, table=whole.table.assign(server_version=versions))
+        monkeypatch.setattr(type(session), "results", property(lambda _: of_two))
+        with pytest.raises(BadParameter, match=r"another version .*150014, 150015"):
+            session.publish()
+    assert published(checkout) == {}
 
 
 def test_a_process_whose_code_has_changed_on_the_disk_records_nothing(

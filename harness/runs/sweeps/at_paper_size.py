@@ -15,7 +15,8 @@ from harness import experiments
 from harness.paths import Project
 from harness.runs import claims, code
 from harness.runs.claims import FITTED
-from harness.runs.sweeps import kept, tables
+from harness.runs.sweeps import kept, tables, unknowns
+from harness.runs.sweeps.machines import Maker
 
 SCALE: Final = "paper"
 TITLE: Final = "simulated, the paper's size, one run"
@@ -26,7 +27,9 @@ _TIER: Final = "simulated"
 
 @dataclass(frozen=True)
 class AtPaperSize:
-    """Claims' values, of those that have one; `is_present`: whether by the code of now."""
+    """Claims' values, of those that have one; `is_present`: whether by the code of now, of the
+    machine that the pipeline runs now.
+    """
 
     values: Mapping[str, float]
     is_present: bool
@@ -47,9 +50,16 @@ def recorded(project: Project, study: str) -> AtPaperSize | None:
     except (OSError, ValueError):
         return None
     same = tables.unchanged(about, kept.claims_digests(project, study))
-    now = code.run_of(experiments.find(study), _TIER).digest()
     found = tables.of_default(values[values.claim.isin(same)])
-    return AtPaperSize(found, about["code"] == now) if found else None
+    return AtPaperSize(found, _is_present(project, study, about)) if found else None
+
+
+def _is_present(project: Project, study: str, about: Mapping[str, Any]) -> bool:
+    if about["code"] != code.run_of(experiments.find(study), _TIER).digest():
+        return False
+    known = unknowns.load(project, study)
+    maker = Maker(project, study, known, SCALE)
+    return bool(about.get("default") == maker.identity(maker.make(0, known.default)))
 
 
 def verdicts(project: Project, study: str) -> tuple[str, dict[str, Any]]:

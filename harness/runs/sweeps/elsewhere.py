@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import pandas as pd
 from tqdm import tqdm
@@ -24,9 +23,8 @@ from harness.runs.claims import Claim
 from harness.runs.sweeps.machines import Machine
 from harness.runs.sweeps.recorded import Recorded
 from harness.runs.sweeps.sweep import parquet
+from harness.runs.sweeps.tables import ELSEWHERE
 from harness.system.files import write_atomically
-
-FILE: Final = "elsewhere.parquet"
 
 
 def of_study(study: str) -> Sequence[Elsewhere]:
@@ -74,12 +72,13 @@ def _value(each: Elsewhere, profile: bytes) -> float:
 
 def write(values: pd.DataFrame, folder: Path) -> None:
     """Beside the sweep's own tables."""
-    write_atomically(folder / FILE, parquet(values), make_folder=True)
+    write_atomically(folder / ELSEWHERE, parquet(values), make_folder=True)
 
 
 def read(folder: Path) -> pd.DataFrame | None:
     """What `write` has written there; None if nobody has asked."""
-    return pd.read_parquet(folder / FILE) if (folder / FILE).is_file() else None
+    path = folder / ELSEWHERE
+    return pd.read_parquet(path) if path.is_file() else None
 
 
 def judged(recorded: Recorded, study: str, values: pd.DataFrame) -> Recorded:

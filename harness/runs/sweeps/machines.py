@@ -62,6 +62,8 @@ class Maker:
         self._given = copy.deepcopy(chosen.parameters)
         for path, value in unknowns.settings.items():
             _set(self._given, path, value)
+        # What is wrong with all machines is the user's doing, and none's that the model refuses.
+        parameters.with_settings(self.experiment, self._given, {}, self.scale)
         self._documents: dict[Path, dict[str, Any]] = {}
         self._inputs: dict[str, str] = {}
         with tiers.find(TIER)(Asked(), chosen.bench, project) as bench:
@@ -110,6 +112,16 @@ class Maker:
         if asked not in self._inputs:
             self._inputs[asked] = self.experiment.input_digest(study, self.project.raw)
         return self._inputs[asked]
+
+    def identity(self, machine: Machine) -> str:
+        """Digest of what the machine is, but for code and inputs: profiles and parameters."""
+        facts = {
+            "profiles": {name: _digest(data) for name, data in sorted(machine.profiles.items())},
+            "host": _digest(machine.host),
+            "bench": self.bench_parameters.model_dump(mode="json"),
+            "parameters": machine.parameters and machine.parameters.model_dump(mode="json"),
+        }
+        return _digest(json.dumps(facts, sort_keys=True).encode())
 
     def key(self, machine: Machine, point: Point) -> str:
         """Equal only for what gives the same result, also of two machines."""

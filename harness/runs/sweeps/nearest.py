@@ -194,7 +194,10 @@ def left_out(recorded: Recorded) -> pd.DataFrame:
     """
     chosen, rows = used(recorded), []
     for name in recorded.judged:
-        numbers = near(recorded, [other for other in chosen if other != name])
+        others = [other for other in chosen if other != name]
+        if not others:  # nothing is left that could choose machines
+            continue
+        numbers = near(recorded, others)
         rows.append(
             {
                 "claim": name,
@@ -204,7 +207,7 @@ def left_out(recorded: Recorded) -> pd.DataFrame:
                 "near": len(numbers),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["claim", "held_back", "share_ratio", "near_ratio", "near"])
 
 
 def in_common(recorded: Recorded) -> pd.DataFrame:

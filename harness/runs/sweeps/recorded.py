@@ -16,7 +16,7 @@ from harness.errors import BadParameter
 from harness.paths import Project
 from harness.runs import claims
 from harness.runs.claims import Claim
-from harness.runs.sweeps import at_paper_size, samples, tables, unknowns
+from harness.runs.sweeps import at_paper_size, kept, samples, tables, unknowns
 from harness.runs.sweeps.unknowns import Unknowns
 
 
@@ -124,6 +124,9 @@ def read(project: Project, study: str, folder: Path) -> Recorded:
             f"{folder}: no sweep to be read there; `harness sweep {study}` makes one"
         ) from error
     known = {claim.id: claim for claim in claims.load(project)[study].claims}
+    if "claims" in about:  # else it is of a version that did not note what they ask
+        same = tables.unchanged(about, kept.claims_digests(project, study))
+        values = values[values.claim.isin(same)]
     mine = unknowns.load(project, study)
     if about["unknowns"] != mine.digest:
         raise BadParameter(

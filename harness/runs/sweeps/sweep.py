@@ -23,18 +23,19 @@ from tqdm import tqdm
 
 import harness
 from harness.drives import fingerprint
-from harness.errors import Interrupted
+from harness.errors import BadParameter, Interrupted
 from harness.experiments.base import Results
 from harness.paths import Project
 from harness.runs import claims, parameters
 from harness.runs.journal import Entry
 from harness.runs.sweeps import journal as journals
-from harness.runs.sweeps import kept, samples
+from harness.runs.sweeps import kept, samples, tables
 from harness.runs.sweeps.kept import FINISHED, REFUSED, Kept
 from harness.runs.sweeps.machines import TIER, Machine, Maker
 from harness.runs.sweeps.needless import Needless
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.samples import Design
+from harness.runs.sweeps.tables import ANSWERS, ELSEWHERE
 from harness.runs.sweeps.unknowns import Unknowns, Value, load
 from harness.runs.sweeps.work import Outcome, Work
 from harness.system.files import publication
@@ -215,7 +216,7 @@ class Sweep:
         rows, values = [], []
         with _Judge(self) as judge:
             for machine, keys in zip(self.machines, self.keys, strict=True):
-                found = self.kept.get(machine.number) or judge.machine(
+                found = self._taken(machine, keys, finished) or judge.machine(
                     machine, [finished.get(key) for key in keys]
                 )
                 rows.append(
@@ -234,24 +235,52 @@ class Sweep:
         frame = pd.DataFrame(values, columns=["machine", "claim", "value"])
         return pd.DataFrame(rows), frame.astype({"machine": "int64", "value": "float64"})
 
+    def _taken(
+        self, machine: Machine, keys: Sequence[str], finished: Mapping[str, Entry]
+    ) -> Kept | None:
+        """What is recorded of a machine, but of one whose points are all here, and which has not
+        been asked for every claim that there is now.
+        """
+        there = self.kept.get(machine.number)
+        if (
+            there is None
+            or there.state != FINISHED
+            or self._asked_for.keys() <= there.values.keys()
+        ):
+            return there
+        return None if all(key in finished for key in keys) else there
+
     def publish(self, folder: Path) -> pd.DataFrame:
         """Writes machines.parquet, claims.parquet and about.json, all of them or none.
 
-        Returns the machines.
+        What was made of the tables before goes with them; what others measured stays while its
+        machines do. Returns the machines. Raises BadParameter in place of a record of more of them.
         """
         machines, values = self.table()
+        before = _machines_in(folder)
+        recorded = folder.is_relative_to(self.project.root / "data")
+        if recorded and _count(before) > _count(machines):
+            raise BadParameter(
+                f"{folder} has {_count(before)} finished machines, this sweep {_count(machines)}: "
+                f"ask for as many (--machines {len(before) - 1}), or delete that folder first"
+            )
         for name, unknown in self.unknowns.unknowns.items():
             if unknown.range is not None:
                 machines[name] = machines[name].astype("float64")
         with publication() as files:
             for name, frame in (("machines", machines), ("claims", values)):
                 files.write(folder / f"{name}.parquet", parquet(frame), make_folder=True)
-            about = json.dumps(self._about(machines), indent=1, sort_keys=True) + "\n"
+            about = json.dumps(self._about(machines, values), indent=1, sort_keys=True) + "\n"
             files.write(folder / "about.json", about.encode(), make_folder=True)
+            if (folder / ANSWERS).is_dir() and not machines.equals(before):
+                files.empty(folder / ANSWERS)
+        if not before.points.isin(machines.points).all():
+            (folder / ELSEWHERE).unlink(missing_ok=True)
         return machines
 
-    def _about(self, machines: pd.DataFrame) -> dict[str, Any]:
+    def _about(self, machines: pd.DataFrame, values: pd.DataFrame) -> dict[str, Any]:
         states = machines.state.value_counts()
+        asked = values.claim.value_counts()
         return {
             "study": self.study,
             "tier": TIER,
@@ -260,8 +289,14 @@ class Sweep:
             "seed": samples.SEED,
             "machines": len(machines),
             **{state: int(states.get(state, 0)) for state in (FINISHED, REFUSED, "unfinished")},
-            "claims": self._asked_for,
+            # Of a machine that was recorded before a claim was written nobody knows its value.
+            "claims": {
+                name: digest
+                for name, digest in self._asked_for.items()
+                if asked.get(name, 0) == states.get(FINISHED, 0)
+            },
             "code": self.maker.code,
+            "default": self.maker.identity(self.machines[0]),
             "package": harness.__version__,
             "unknowns": self.unknowns.digest,
         }
@@ -271,6 +306,18 @@ def place(project: Project, study: str, scale: str, design: Design, *, publish: 
     """The folder of a sweep's tables: below data/ if it is to be published, else below build/."""
     below = project.root / "data" if publish else project.build
     return below / "sweeps" / f"{study}.{scale}.{design}"
+
+
+def _machines_in(folder: Path) -> pd.DataFrame:
+    """That are recorded there, as `Sweep.table` has them; none if nothing can be read."""
+    try:
+        return tables.read(folder)[0]
+    except (OSError, ValueError):
+        return pd.DataFrame(columns=["state", "points"])
+
+
+def _count(machines: pd.DataFrame) -> int:
+    return int((machines.state == FINISHED).sum())
 
 
 def _is_refused(entry: Entry | None) -> bool:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
+
+ELSEWHERE: Final = "elsewhere.parquet"
+ANSWERS: Final = "answers"
+"""What is made of a sweep's tables, or beside them, and is of its machines: names in its folder."""
 
 
 def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:

@@ -119,11 +119,13 @@ class Unknown(_Strict):
     def check(self, value: Value) -> Value:
         """The value itself. Raises BadParameter, UnknownName."""
         if self.choices:
-            if value not in self.choices:
+            if not isinstance(value, str) or value not in self.choices:
                 raise UnknownName("choice", str(value), self.choices)
             return value
         assert self.range is not None
-        if isinstance(value, str) or not self.range[0] <= value <= self.range[1]:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadParameter(f"{value!r} is not a number")
+        if not self.range[0] <= value <= self.range[1]:
             raise BadParameter(f"{value!r} is not in {self.range[0]:g} to {self.range[1]:g}")
         return value
 
@@ -183,7 +185,7 @@ class Unknowns(_Strict):
         """A machine that somebody names, with defaults for the rest. Raises BadParameter."""
         for name in values:
             if name not in self.unknowns:
-                raise UnknownName("unknown of the study", name, self.unknowns)
+                raise UnknownName("unknown of the study", str(name), self.unknowns)
         given = {name: self.unknowns[name].check(value) for name, value in values.items()}
         return {**self.default, **given}
 

@@ -14,13 +14,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from distributed import get_worker
 from pydantic import BaseModel
 
 from harness import experiments, same_bits, tiers
-from harness.errors import HarnessError, Interrupted
+from harness.errors import (
+    BadParameter,
+    BadProfile,
+    DiskFull,
+    HarnessError,
+    Interrupted,
+    TargetError,
+    UnknownName,
+)
 from harness.experiments.base import Measurement, Point
 from harness.paths import Project, find_project
 from harness.runs import code, queries
@@ -61,6 +69,12 @@ class Outcome:
     seconds: float = 0.0
 
 
+_REFUSALS: Final = (BadParameter, BadProfile, DiskFull, TargetError, UnknownName)
+"""What a model says of a machine that it cannot be, its drive being too small for the files among
+it. Any other error is of the run, and no machine's: results that do not agree above all.
+"""
+
+
 class WrongWorker(HarnessError):
     """A worker that would give other results: it has other code, inputs or NumPy."""
 
@@ -97,7 +111,7 @@ def _run(work: Work) -> Outcome:
                 measured = experiment.run_point(work.point, work.parameters, bench, project.raw)
         except Interrupted:
             raise
-        except HarnessError as error:
+        except _REFUSALS as error:
             # The same words wherever it was refused.
             return Outcome(work.key, refused=str(error).replace(f"{folder}/", ""))
         except Exception as error:  # one machine's bug must not end all others' runs

@@ -9,6 +9,7 @@ import pandas as pd
 
 from harness.runs.sweeps import answers, nearest, sensitivity
 from harness.runs.sweeps.recorded import Recorded
+from harness.runs.sweeps.tables import ANSWERS
 from harness.system.files import publication
 
 _FEWEST: Final = 10
@@ -43,8 +44,8 @@ def write(recorded: Recorded, folder: Path) -> dict[str, pd.DataFrame]:
     """Writes them as answers/NAME.csv, all or none, and returns them."""
     found = tables(recorded)
     with publication() as files:
-        files.empty(folder / "answers")
+        files.empty(folder / ANSWERS)
         for name, table in found.items():
             text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-            files.write(folder / "answers" / f"{name}.csv", text.encode(), make_folder=True)
+            files.write(folder / ANSWERS / f"{name}.csv", text.encode(), make_folder=True)
     return found

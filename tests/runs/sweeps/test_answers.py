@@ -216,6 +216,12 @@ def test_the_nearest_machines_and_what_they_have_in_common() -> None:
     assert out.near_ratio["one"] > out.share_ratio["one"]
 
 
+def test_what_one_claim_alone_would_choose_is_not_asked_of_itself() -> None:
+    out = nearest.left_out(swept({"one": (lambda a, b, c: 10 * a, 2, 3)}))
+    assert out.empty
+    assert "near_ratio" in out
+
+
 def test_no_machine_is_chosen_by_what_was_held_back() -> None:
     assert "held" not in nearest.used(SWEPT)
     with pytest.raises(BadParameter, match="held back"):

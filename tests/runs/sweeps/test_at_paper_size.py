@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+from conftest import REPOSITORY
 
 from harness import experiments
 from harness.paths import Project
 from harness.runs import claims, code, evidence, summary
 from harness.runs.made_part import MadePart
 from harness.runs.sweeps import at_paper_size, kept, recorded, unknowns
+from harness.runs.sweeps.machines import Maker
 
 CLAIMS = """
 msdj_tpcc:
@@ -59,7 +63,10 @@ def project(tmp_path: Path) -> Project:
     for page in (project.validation, project.readme):
         part = MadePart(page, evidence.COMMAND)
         page.write_text(f"before\n{part.begin}old\n{part.end}after\n")
-    project.params.write_text("pipeline: {simulated: {msdj_tpcc: 40_msdj_tpcc}}\n")
+    shutil.copytree(REPOSITORY / "hardware" / "profiles", project.profiles)
+    params = yaml.safe_load((REPOSITORY / "params.yaml").read_text())
+    little = {"msdj_tpcc": params["msdj_tpcc"], "pipeline": {"simulated": {"msdj_tpcc": "40"}}}
+    project.params.write_text(yaml.safe_dump(little))
     claims.load_fresh()
     return project
 
@@ -73,10 +80,13 @@ def record(project: Project, scale: str, held: float, **about: str) -> Path:
     values = {"held": held, "large": -34.0, "unseen": float("nan")}
     rows = [{"machine": 0, "claim": name, "value": value} for name, value in values.items()]
     pd.DataFrame(rows).to_parquet(folder / "claims.parquet")
+    known = unknowns.load(project, "msdj_tpcc")
+    maker = Maker(project, "msdj_tpcc", known, scale)
     facts = {
+        "default": maker.identity(maker.make(0, known.default)),
         "claims": kept.claims_digests(project, "msdj_tpcc"),
         "code": code.run_of(experiments.find("msdj_tpcc"), "simulated").digest(),
-        "unknowns": unknowns.load(project, "msdj_tpcc").digest,
+        "unknowns": known.digest,
         "design": "sobol",
         "scale": scale,
     }
@@ -131,6 +141,27 @@ def test_an_earlier_model_s_record_says_so_and_other_claims_is_none(project: Pro
     assert at_paper_size.recorded(project, "msdj_tpcc") is None
     assert at_paper_size.verdicts(project, "msdj_tpcc") == ("", {})
     assert [line.tier for line in summary.lines(project)] == ["simulated"]
+
+
+def test_a_record_of_another_machine_than_the_pipeline_s_is_an_earlier_model_s(
+    project: Project,
+) -> None:
+    record(project, "paper", 9.0)
+    params = yaml.safe_load(project.params.read_text())
+    params["msdj_tpcc"]["simulated"]["parameters"]["buffer_pool"] = "40 GiB"
+    project.params.write_text(yaml.safe_dump(params))
+    title, _ = at_paper_size.verdicts(project, "msdj_tpcc")
+    assert title == "simulated, the paper's size, one run, by an earlier model"
+
+
+def test_a_claim_that_asks_for_something_else_now_has_no_value_in_a_sweep(
+    project: Project,
+) -> None:
+    small = record(project, "small", 9.0)
+    assert recorded.read(project, "msdj_tpcc", small).default == {"held": 9.0, "large": -34.0}
+    (project.published / "claims.yaml").write_text(CLAIMS.replace("avg(gain)", "max(gain)"))
+    claims.load_fresh()
+    assert recorded.read(project, "msdj_tpcc", small).default == {"large": -34.0}
 
 
 def test_a_sample_s_scale_is_asked_at_the_paper_s_size_where_that_is_known(

@@ -94,7 +94,22 @@ def test_machines_that_somebody_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", "- 3", "- {linear: 9}", "- {choice: w}", "- {other: 1}", "- {log: x}", "[", "\x00"],
+    [
+        "{}",
+        "- 3",
+        "- {linear: 9}",
+        "- {choice: w}",
+        "- {choice: [y]}",
+        "- {other: 1}",
+        "- {1: 2}",
+        "- {log: x}",
+        "- {log: }",
+        "- {log: [1, 2]}",
+        "- {log: true}",
+        "- {log: .nan}",
+        "[",
+        "\x00",
+    ],
 )
 def test_bad_lists(tmp_path: Path, text: str) -> None:
     path = tmp_path / "machines.yaml"

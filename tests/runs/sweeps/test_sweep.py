@@ -24,11 +24,14 @@ import toy_world
 import yaml
 from conftest import make_checkout
 
+from harness import experiments
+from harness.errors import BadParameter, DataCorrupted, DiskFull, InvalidRun
 from harness.paths import Project
 from harness.runs import claims
 from harness.runs.sweeps import kept
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.sweep import Asked, Sweep
+from harness.runs.sweeps.work import run_batch
 from harness.workloads.tpch import JoinInputs
 
 pytestmark = pytest.mark.builds  # processes by the dozen: not beside the quick tests
@@ -298,6 +301,92 @@ def test_a_machine_is_the_same_by_its_points_and_claims_by_what_they_ask_for(
     assert one != digest("select 2", "select 1", "[0, 1]")
     (project.published / "toy.csv").write_text("cell,elapsed_s\n")
     assert one != digest("select 1", "select 1", "[0, 1]")
+
+
+def test_a_record_of_more_machines_is_not_replaced(whole: Whole, toy: Project) -> None:
+    recorded = toy.root / "data" / "sweeps" / "toy.paper.sobol"
+    shutil.copytree(whole.project.build / "sweeps" / "toy.paper.sobol", recorded)
+    before = {path.name: path.read_bytes() for path in recorded.iterdir()}
+    said = ran(toy, "--machines", "2", "--publish", code=2)
+    assert f"--machines {MACHINES}" in said
+    assert {path.name: path.read_bytes() for path in recorded.iterdir()} == before
+    ran(toy, "--machines", "2")  # nobody is in the way of one's own
+
+
+def test_what_was_made_of_other_machines_goes_with_their_table(toy: Project) -> None:
+    folder = toy.build / "sweeps" / "toy.paper.sobol"
+    ran(toy, "--machines", "2")
+    (folder / "answers").mkdir()
+    for name in ("elsewhere.parquet", "answers/lines.csv"):
+        (folder / name).write_text("of these machines")
+    ran(toy, "--machines", "2")
+    assert (folder / "answers" / "lines.csv").is_file()
+    ran(toy, "--machines", "4")  # the same two, and two more
+    assert (folder / "elsewhere.parquet").is_file()
+    assert not (folder / "answers" / "lines.csv").exists()
+
+    path = toy.root / "hardware" / "unknowns" / "toy.yaml"
+    path.write_text(path.read_text().replace("- 20\n", "- 30\n"))
+    ran(toy, "--machines", "4")
+    assert not (folder / "elsewhere.parquet").exists()
+
+
+def test_a_recorded_machine_is_asked_for_a_claim_that_is_new_if_its_points_are_here(
+    toy: Project,
+) -> None:
+    folder = toy.root / "data" / "sweeps" / "toy.paper.sobol"
+
+    def asked() -> tuple[set[str], set[str]]:
+        machines, values = (
+            pd.read_parquet(folder / f"{n}.parquet") for n in ("machines", "claims")
+        )
+        of_all = values.groupby("claim").machine.nunique() == (machines.state == "finished").sum()
+        about = json.loads((folder / "about.json").read_text())
+        return set(of_all.index[of_all]), set(about["claims"])
+
+    ran(toy, "--machines", "2", "--publish")
+    assert asked() == ({"toy-depth"}, {"toy-depth"})
+    new = {"id": "toy-most", "metric": "SELECT max(iops) FROM r"}
+    toy_world.furnish(toy, new)
+    ran(toy, "--machines", "2", "--publish")
+    assert asked() == ({"toy-depth", "toy-most"}, {"toy-depth", "toy-most"})
+
+    forget(toy)
+    toy_world.furnish(toy, new, {"id": "toy-least", "metric": "SELECT min(iops) FROM r"})
+    ran(toy, "--machines", "2", "--publish")
+    assert asked() == ({"toy-depth", "toy-most"}, {"toy-depth", "toy-most"})
+
+
+def test_a_scale_that_there_is_not_is_the_user_s_mistake_and_no_machine_s(
+    checkout: Project,
+) -> None:
+    with pytest.raises(BadParameter, match="scale"):
+        Sweep(checkout, "grace_hash_join", Asked(machines=2, scale="papr"))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refused"),
+    [
+        (BadParameter("no such geometry"), True),
+        (DiskFull("the modelled device is too small for the files"), True),
+        (DataCorrupted("user 0 found 1 match of 2"), False),
+        (InvalidRun("replies left too late"), False),
+        (ValueError("a bug"), False),
+    ],
+)
+def test_what_is_no_machine_s_doing_is_a_failure_and_not_recorded(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch, error: Exception, is_refused: bool
+) -> None:
+    [(work, _), *_] = Sweep(checkout, "grace_hash_join", Asked(0, scale="smoke")).todo({}).values()
+
+    def spoilt(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(experiments.find(work.study)), "run_point", spoilt)
+    [outcome] = run_batch([work])
+    assert bool(outcome.refused) is is_refused
+    assert bool(outcome.failed) is not is_refused
+    assert str(error) in outcome.refused + outcome.failed
 
 
 def test_what_the_model_refuses_is_counted_with_its_reason(whole: Whole) -> None:
