@@ -274,7 +274,7 @@ def contents(keys: Any) -> NDArray[np.void]:
 
 @contextmanager
 def loop_device(folder: Path, size_bytes: int, *, remove: bool = False) -> Iterator[Path]:
-    """A loop device over a sparse file; detached afterwards, whatever happens.
+    """A loop device over a sparse file, past its page cache; detached afterwards, whatever happens.
 
     `remove`: the kernel forgets it then, with limits that nobody can put back, and makes a new one
     when one is asked for.
@@ -284,7 +284,10 @@ def loop_device(folder: Path, size_bytes: int, *, remove: bool = False) -> Itera
     with backing.open("wb") as file:
         file.truncate(size_bytes)
     made = subprocess.run(
-        [losetup, "--find", "--show", str(backing)], capture_output=True, text=True, check=False
+        [losetup, "--find", "--show", "--direct-io=on", str(backing)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if made.returncode != 0:
         pytest.skip(f"no loop device to be had: {made.stderr.strip()}")

@@ -342,11 +342,15 @@ def _prepare(
         _install(data, settings, programs, account, own)
 
 
+class NoDataFolder(TargetError):
+    """A folder that has files, and not those by which a server's data are known."""
+
+
 def _check_series(data: Path, release: Release) -> None:
     marker = data / _MARKER
     there = (given.read_text(marker) or "").strip() or _guessed(data)
     if not there:
-        raise TargetError(
+        raise NoDataFolder(
             f"{data} is no data folder of ours, or was not filled to its end: "
             "delete it, or choose another one"
         )

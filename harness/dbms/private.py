@@ -122,9 +122,9 @@ class Account:
         `hopeless` among its errors, since it would wait for ever then, and after `limit_s`: then
         ServerError is raised. A server at its bootstrap may wait for ever without a word.
         """
-        whole = [find_program("setpriv"), *self._options(), "--", *command]
+        options = ["--pdeathsig", "KILL", *self._options()]
         with subprocess.Popen(
-            whole if self.ids else list(command),
+            [find_program("setpriv"), *options, "--", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -27,13 +27,24 @@ def storage_of(path: Path) -> dict[str, str]:
     info = path.stat()
     number = info.st_rdev or info.st_dev
     disk = block_queue.folder_of(f"{os.major(number)}:{os.minor(number)}")
+    below = _read(disk / "loop" / "backing_file") or ""
     return {
+        **_of_backing(Path(below)),
         "block_device": disk.name if disk.exists() else "none",
         "model": _read(disk / "device" / "model") or "unknown",
         "serial_digest": _digest_of_text(_read(disk / "device" / "serial") or ""),
         "rotational": _read(disk / "queue" / "rotational") or "unknown",
         "file_system": _file_system(number),
     }
+
+
+def _of_backing(file: Path) -> dict[str, str]:
+    """Of a loop device what lies below it, which another one of its name has not."""
+    if not file.is_absolute() or not file.exists():
+        return {}
+    info = file.stat()
+    facts = {f"below_{name}": value for name, value in storage_of(file).items()}
+    return {**facts, "below_digest": _digest_of_text(f"{file} {info.st_dev} {info.st_ino}")}
 
 
 def of_drive(drive: Drive) -> dict[str, str]:

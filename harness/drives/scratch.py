@@ -189,6 +189,7 @@ def _check_existing(path: Path, needed_bytes: int, *, cached: bool) -> None:
         _check_existing_file(path, needed_bytes, cached=cached)
     elif stat.S_ISBLK(info.st_mode):
         _check_loop_device(path, info)
+        _check_direct(path, info, cached=cached)
         with path.open("rb") as device:
             _check_content(path, device.fileno(), needed_bytes)
     else:
@@ -227,6 +228,16 @@ def _check_loop_device(path: Path, info: os.stat_result) -> None:
         raise TargetError(f"{path} is held by another device or has partitions: choose another")
     if (sysfs / "ro").read_text().strip() != "0" or not os.access(path, os.R_OK | os.W_OK):
         raise TargetError(f"{path} is not writable: set it up without --read-only, or be root")
+
+
+def _check_direct(path: Path, info: os.stat_result, *, cached: bool) -> None:
+    """O_DIRECT on a loop device may end in the page cache of what is below."""
+    sysfs = Path("/sys/dev/block") / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
+    if not cached and (sysfs / "loop" / "dio").read_text().strip() != "1":
+        raise TargetError(
+            f"{path} reads and writes the page cache of what is below, so that is what would be "
+            f"measured: losetup --direct-io=on {path}, or ask with --cached"
+        )
 
 
 def _check_content(path: Path, fd: int, needed_bytes: int) -> None:

@@ -182,6 +182,8 @@ class Recorder:
         tally = self._decoder.tally
         problems = proof.of_output(tally, printed)
         problems += self.probe.problems(tally, printed, moved, device)
+        if self._missed and not self.probe.counted:  # what a device counts would show it
+            problems.append(f"the kernel left out {self._missed} events")
         recording = Recording(
             path=self._file.output,
             script=self.probe.name,

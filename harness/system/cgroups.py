@@ -140,7 +140,27 @@ def make(name: str, hierarchy: Hierarchy) -> Cgroup:
             f"{folder}: {error.strerror}: a server's page cache is bounded by a control group, "
             "which needs root"
         ) from error
-    return Cgroup(hierarchy.version, folder)
+    group = Cgroup(hierarchy.version, folder)
+    if _machine_swaps():
+        _keep_in_memory(group)
+    return group
+
+
+def _machine_swaps() -> bool:
+    return len(Path("/proc/swaps").read_text().splitlines()) > 1
+
+
+def _keep_in_memory(group: Cgroup) -> None:
+    """What of the processes' own goes to swap would be page cache that nobody allowed."""
+    name = "memory.swappiness" if group.version == 1 else "memory.swap.max"
+    try:
+        (group.folder / name).write_text("0")
+    except OSError as error:
+        group.remove()
+        raise TargetError(
+            f"{group.folder / name}: {error.strerror}: a server's memory would be swapped out to "
+            "make room for its page cache: switch swap off (swapoff -a) for the run"
+        ) from error
 
 
 def at(folder: Path) -> Cgroup:

@@ -47,6 +47,12 @@ _KERNEL_LOG: Final = "/dev/kmsg"
 _LONGEST_RECORD: Final = 8192
 
 
+class NotMounted(TargetError):
+    """The kernel's ext4 says why it does not mount it: for what is on the device, not for want of
+    something on this machine.
+    """
+
+
 @contextlib.contextmanager
 def ext4(device: Path, spec: Ext4Spec = PLAIN) -> Iterator[Path]:
     """A new ext4 on a block device, mounted at a folder of ours while the block runs.
@@ -96,8 +102,8 @@ def mounted(device: Path, spec: Ext4Spec = PLAIN, *, journal: Path | None = None
     """An ext4 that is there already, mounted at a folder of ours while the block runs.
 
     The kernel replays its journal if it was not unmounted. Of `spec` only that counts which a mount
-    is told. `journal`: the device that has its journal, if it is another one. Raises TargetError,
-    with the kernel's words, if it cannot be mounted.
+    is told. `journal`: the device that has its journal, if it is another one. Raises NotMounted,
+    with ext4's words, if ext4 refuses it, and TargetError if something else does.
     """
     options = [*spec.mount_options]
     if journal is not None:  # whatever number that device had when the file system was made
@@ -290,7 +296,7 @@ def _mount(source: Path, folder: Path, options: str) -> None:
             said = "; ".join(line for line in lines() if line.startswith("EXT4-fs"))
             if not said:
                 raise
-            raise TargetError(f"{source} cannot be mounted, the kernel says: {said}") from error
+            raise NotMounted(f"{source} cannot be mounted, the kernel says: {said}") from error
 
 
 @contextlib.contextmanager

@@ -213,7 +213,7 @@ def delete_folders() -> tuple[list[str], list[str]]:
         for lease in dead:
             if not any(note for kind in _KINDS for note in lease.glob(f"{kind}-*")):
                 shutil.rmtree(lease, ignore_errors=True)
-        for empty in (root, root.parent):
+        for empty in (root, _DEVICES) if root == _FOR_ROOT else (root,):
             with contextlib.suppress(OSError):
                 empty.rmdir()
     return done, failed
@@ -362,7 +362,7 @@ def _end_mount(note: Path) -> str:
     path = _noted_path(note)
     ours = [mount for mount in mounts.table()[::-1] if mount.point == path]
     for mount in ours:  # its bound goes first: it would outlive the mount
-        writeback.lift(mount.number)
+        writeback.lift_bound(mount.number)
     done = [mounts.unmount(mount) for mount in ours]
     note.unlink(missing_ok=True)
     return "; ".join(done)

@@ -40,9 +40,29 @@ def hold(path: Path) -> int:
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
+    return _signed(fd)
+
+
+def _signed(fd: int) -> int:
     os.ftruncate(fd, 0)
     os.write(fd, f"{processes.now()} {processes.world()}\n".encode())
     return fd
+
+
+def hold_now(path: Path) -> int | None:
+    """The same, but for a moment's looks of others it waits for nobody; None: somebody holds it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + _MOMENT_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(fd)
+                return None
+            time.sleep(_MOMENT_S / 100)
+        else:
+            return _signed(fd)
 
 
 def is_held(path: Path) -> bool:

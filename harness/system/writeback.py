@@ -42,19 +42,30 @@ def limited(number: str, limit_bytes: int) -> Iterator[None]:
         with contextlib.suppress(OSError):  # the device may be gone
             (place / "max_bytes").write_text(str(limit_bytes))
 
+    before = [(place / name).read_text().strip() for name in ("max_ratio", "strict_limit")]
     try:
         (place / "strict_limit").write_text("1")
         (place / "max_bytes").write_text(str(limit_bytes))
         with repeating.every(_KEPT_EVERY_S, set_bound, name="dirty-limit"):
             yield
     finally:
-        _lift_bound(number)
+        lift_bound(number, *before)
 
 
 def lift(number: str) -> None:
     """As it was made: whatever the kernel's settings for all devices allow."""
-    _lift_bound(number)
+    lift_bound(number)
     _set_throttle(number, _DEFAULT_THROTTLE)
+
+
+def lift_bound(number: str, ratio: str = "100", strict: str = "0") -> None:
+    """What may be dirty of it is this share, per cent, of what all devices' may; the kernel's own
+    without `ratio` and `strict`.
+    """
+    place = _place(number)
+    with contextlib.suppress(OSError):  # the device may be gone, or the kernel too old
+        (place / "max_ratio").write_text(ratio)
+        (place / "strict_limit").write_text(strict)
 
 
 def do_not_throttle(number: str) -> None:
@@ -65,13 +76,6 @@ def do_not_throttle(number: str) -> None:
     papers' kernels and the models of them do not. Does nothing where the kernel cannot.
     """
     _set_throttle(number, "0")
-
-
-def _lift_bound(number: str) -> None:
-    place = _place(number)
-    with contextlib.suppress(OSError):  # the device may be gone, or the kernel too old
-        (place / "max_ratio").write_text("100")
-        (place / "strict_limit").write_text("0")
 
 
 def _set_throttle(number: str, target_us: str) -> None:

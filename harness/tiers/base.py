@@ -158,6 +158,14 @@ class DeviceUnderTest(Protocol):
         """Puts records (dtype records.CONTENT) on the device, before the clock starts."""
         ...
 
+    def permit(self, step: str, written_bytes: int) -> None:
+        """Asked before a program of others overwrites `path` or trims it, with what it will write.
+
+        Raises TargetError where a real drive is not ours any more, or more would be written to it
+        than was allowed.
+        """
+        ...
+
     def begin(self) -> None:
         """All input is in place: from here on time counts, and everything is counted."""
         ...

@@ -179,9 +179,9 @@ class RealDevice(ABC):
 
     def begin(self) -> None:
         """Whatever was placed is on the drive. From here on its requests are recorded."""
+        sync(self._storage, self._folder)
         device = self._block_device()
         if self._recording.is_wanted and device is not None:
-            sync(self._storage, self._folder)
             self._recording.begin(device)
 
     def counted(self) -> dict[str, int]:
@@ -201,6 +201,10 @@ class RealDevice(ABC):
         if self._storage is not None:
             self._storage.close()
             self._storage = None
+
+    def permit(self, step: str, written_bytes: int) -> None:
+        """See tiers.base.DeviceUnderTest."""
+        self._permit(step, written_bytes)
 
     @abstractmethod
     def _permit(self, step: str, written_bytes: int) -> None:
@@ -337,6 +341,7 @@ class DriveDevice(RealDevice):
 
     def begin(self) -> None:
         """Asks the drive what it has written so far."""
+        sync(self._storage, self._folder)
         self._before = self._wear()  # before the recording, which sees such questions
         super().begin()
 

@@ -106,6 +106,9 @@ class SimulatedDevice:
         shares = shares_of(self._ranges, self.storage.range_shares(), unit)
         return Writes(self.storage.now_ns, self.storage.counters(), shares)
 
+    def permit(self, step: str, written_bytes: int) -> None:
+        """A model may be overwritten."""
+
     def begin(self) -> None:
         """Nothing has taken time so far."""
 

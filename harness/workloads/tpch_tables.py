@@ -24,6 +24,7 @@ from typing import Final
 import duckdb
 
 from harness.errors import DataCorrupted, DataFolderError, DiskFull
+from harness.system.files import alone
 from harness.workloads import tpch
 
 LARGE_BYTES: Final = 5 << 30
@@ -169,7 +170,12 @@ def _manifest(folder: Path) -> _Manifest | None:
 def _make(folder: Path, factor: float, tables: Sequence[Table], *, shuffled: bool) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made:
+        with (
+            alone(folder.parent),
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made,
+        ):
+            if _manifest(folder) is not None:  # somebody else was quicker
+                return
             here = Path(made)
             tpch.generate(here, factor)
             manifest = _convert(here, tables, shuffled=shuffled)

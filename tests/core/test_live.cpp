@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -399,6 +400,68 @@ TEST_P(Live, APowerCutKeepsWhatWasWrittenThroughHoweverEarlyItIsAnswered) {
   }
 }
 
+// A disk writes such a block at once, and leaves in its cache what it had there.
+TEST(LiveDisk, APowerCutMayLoseWhatWasWrittenBeforeAWriteThrough) {
+  std::int64_t lost = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    World world(make(hdd()));
+    world.host.write(extent(8 * kBlock, kBlock), 1);
+    ASSERT_EQ(world.host.wait(), 0U);
+    world.host.write_through(extent(0, kBlock), 2);
+    ASSERT_EQ(world.host.wait(), 0U);
+    world.host.write(extent(0, kBlock), 3);
+    ASSERT_EQ(world.host.wait(), 0U);
+    world.device.power_cut(seed, After::on);
+    lost += world.host.versions(extent(8 * kBlock, 1)).front() == Version{0} ? 1 : 0;
+    const Version kept = world.host.versions(extent(0, 1)).front().value_or(0);
+    ASSERT_TRUE(kept == Version{2} || kept == Version{3}) << kept;
+  }
+  EXPECT_GT(lost, 0);
+}
+
+TEST_P(Live, WhatBeganWithoutPowerFailsThoughItIsAnsweredWithIt) {
+  for (int i = 0; i < 20; ++i) {
+    World world(GetParam().make);
+    world.host.write(extent(0, kBlock), 1);
+    world.host.flush();
+    ASSERT_EQ(world.host.wait(), 0U);
+    world.device.power_cut(1, After::off);
+    std::atomic<bool> seen{false};
+    std::atomic<bool> go{false};
+    std::thread looker([&] {  // has the device meanwhile
+      world.device.look([&](DeviceModel&, LiveCounters&, Nanos) {
+        seen = true;
+        while (!go) std::this_thread::yield();
+      });
+    });
+    while (!seen) std::this_thread::yield();
+    std::thread power([&] { world.device.power_on(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::thread writer([&] { world.host.write(extent(0, kBlock), 2); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    go = true;
+    for (std::thread* each : {&looker, &power, &writer}) each->join();
+    const bool failed = world.host.wait() == 1;
+    const Version found = world.host.versions(extent(0, 1)).front().value_or(0);
+    ASSERT_EQ(found, failed ? Version{1} : Version{2}) << "said to be written, and is not";
+  }
+}
+
+// Whoever waits because the device is being changed is late by that.
+TEST(LiveDevice, WhatAChangeHoldsUpIsLate) {
+  World world(make(ssd()), Pace::real, 1000);
+  world.device.look([&](DeviceModel&, LiveCounters& counters, Nanos) { counters = {}; });
+  world.host.read(extent(0, kBlock));  // 7 us and more of the drive's, so 7 ms
+  std::thread change([&] { static_cast<void>(world.device.save_model(false)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  world.host.write(extent(kBlock, kBlock), 1);  // 3 us
+  change.join();
+  ASSERT_EQ(world.host.wait(), 0U);
+  const LiveCounters counters = world.counters();
+  ASSERT_EQ(counters.held, 1U);
+  EXPECT_GT(counters.lateness.largest_ns(), 500'000);
+}
+
 TEST_P(Live, WithoutPowerEverythingFailsAndNothingChanges) {
   World world(GetParam().make);
   world.host.write(extent(0, kBlock), 1);
@@ -457,6 +520,21 @@ TEST(LiveStore, IsDataFromLongAgoToAModelThatHasNotSeenIt) {
     const Nanos empty = time_of_a_read(17);
     EXPECT_EQ(stored - empty >= Nanos{50_us}, assumed) << stored.count() << " " << empty.count();
   }
+}
+
+TEST(LiveDevice, AStateHasWhatWasWrittenPastTheModel) {
+  World world(make(ssd()), Pace::none);
+  world.host.write(extent(0, 16 * kBlock), 1);
+  ASSERT_EQ(world.host.wait(), 0U);
+  const std::vector<std::byte> saved = world.device.save_model(false);
+  World another(make(ssd()));
+  another.device.restore_model(saved);
+  another.device.look([](DeviceModel& model, LiveCounters&, Nanos) {
+    const auto& drive = dynamic_cast<const flash::Ssd&>(model);
+    for (flash::Lpn lpn = 0; lpn < 32; ++lpn) {
+      EXPECT_EQ(drive.ftl().map().find(lpn) != flash::kNoSlot, lpn < 16) << lpn;
+    }
+  });
 }
 
 TEST_P(Live, FaultsHitTheirRangeTheirOperationAndSoManyTimes) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <set>
 
@@ -243,6 +244,40 @@ TEST(Store, AgreesWithAPlainArray) {
       ASSERT_TRUE(inside || plain[static_cast<std::size_t>(i)] == 0) << "sector " << i;
     }
   }
+}
+
+TEST(UndoLog, KeepsNothingOfWhatCannotBeRead) {
+  Store closed(-1);
+  UndoLog log;
+  EXPECT_EQ(log.save(extent(0, 2 * kBlock), closed), EBADF);
+  EXPECT_EQ(log.blocks(), 0U);
+}
+
+TEST(UndoLog, AWriteThatIsDurableAloneLeavesTheOthersInDoubt) {
+  Store store(memory_fd(Bytes{kSectors * kSectorBytes}));
+  std::vector<std::set<Version>> seen(4);
+  for (std::uint64_t seed = 0; seed < 64; ++seed) {
+    UndoLog log;
+    const auto write = [&](std::int64_t block, Version version) {
+      const Extent where = extent(block * kBlock, kBlock);
+      ASSERT_EQ(log.save(where, store), 0);
+      ASSERT_EQ(store.write(to_bytes(where.begin), stamped(where, version)), 0);
+    };
+    for (std::int64_t block = 0; block < 4; ++block) write(block, 1);
+    log.end_flush(log.begin_flush());
+    for (std::int64_t block = 0; block < 3; ++block) write(block, 2);
+    const std::uint64_t through = log.begin_flush();
+    write(0, 3);
+    log.end_write(extent(0, kBlock + 1), through);  // block 0, and a sector of block 1
+    Prng random(seed);
+    ASSERT_GE(log.revert(std::vector{extent(0, 4 * kBlock)}, random, store), 0);
+    const std::vector<Version> found = versions(store, 4 * kBlock);
+    for (std::size_t block = 0; block < 4; ++block) seen[block].insert(found[block * kBlock]);
+  }
+  EXPECT_EQ(seen[0], (std::set<Version>{2, 3}));
+  EXPECT_EQ(seen[1], std::set<Version>{2});
+  EXPECT_EQ(seen[2], (std::set<Version>{1, 2}));
+  EXPECT_EQ(seen[3], std::set<Version>{1});
 }
 
 TEST(Store, FailsWithAnErrno) {

@@ -214,6 +214,34 @@ def test_a_blank_loop_device_is_used_and_stays_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+def test_a_loop_device_with_a_page_cache_below_is_used_if_asked_for(tmp_path: Path) -> None:
+    with loop_device(tmp_path, SIZE) as device:
+        losetup("--direct-io=off", str(device))
+        with (
+            pytest.raises(TargetError, match=rf"losetup --direct-io=on {device}, or .* --cached"),
+            scratch.use(device, SIZE),
+        ):
+            pass
+        with scratch.use(device, SIZE, cached=True):
+            pass
+
+
+@pytest.mark.root
+def test_a_loop_device_over_another_image_is_another_storage(tmp_path: Path) -> None:
+    found = []
+    for name in ("one", "two", "one"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        if not (tmp_path / name / "loop.img").exists():
+            (tmp_path / name / "loop.img").touch()
+        with loop_device(tmp_path / name, SIZE) as device:
+            found.append({"name": device.name, **fingerprint.storage_of(device)})
+    one, two, again = found
+    assert one["below_file_system"] == fingerprint.storage_of(tmp_path)["file_system"]
+    assert one["below_digest"] != two["below_digest"]
+    assert one["below_digest"] == again["below_digest"]
+
+
+@pytest.mark.root
 def test_a_loop_device_that_a_run_uses_is_no_other_run_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

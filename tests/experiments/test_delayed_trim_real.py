@@ -24,7 +24,7 @@ from harness.drives.trim_log import TrimLog
 from harness.drives.wear import counters as wear
 from harness.drives.wear import reading
 from harness.drives.wear.counters import COUNTS, Wear
-from harness.errors import BadParameter
+from harness.errors import BadParameter, TargetError
 from harness.experiments.base import Measurement
 from harness.experiments.delayed_trim import grid, real
 from harness.paths import Project
@@ -32,6 +32,7 @@ from harness.runs.parameters import default as default_parameters
 from harness.tiers.base import Bench, DeviceUnderTest
 from harness.tiers.emulated import EmulatedBench
 from harness.tiers.hardware import DriveDevice
+from harness.workloads import fio
 
 pytestmark = [pytest.mark.servers, pytest.mark.root]
 
@@ -176,13 +177,28 @@ def test_requests_arrive_at_random_though_others_are_under_way(
         on_device = cast(DeviceUnderTest, SimpleNamespace(path=device.path, slowdown=slowdown))
         cell = replace(TAILS, duration_s=duration_s)
         job = real._arriving(cell, on_device, "randread", 4096, reads_per_s)
-        found = real._run(on_device, {**job, **real._within(0, 64 << 20)})
+        found = real._run(on_device, {**job, **real._within(0, 64 << 20)}, 0)
     read_s = found.latency_mean_ns / 1e9 / slowdown
     assert read_s > 1.5 / reads_per_s
     assert found.ios == pytest.approx(reads_per_s * duration_s, rel=0.15)
     rows = pq.read_table(record).to_pandas()
     gaps = np.diff(rows[rows.op == 0].time_ns.tail(found.ios))
     assert stats.kstest(gaps / gaps.mean(), "expon").statistic < 0.08
+
+
+def test_the_guard_is_asked_before_fio_writes_or_trims(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def refuse(step: str, written_bytes: int) -> None:
+        asked.append((step, written_bytes))
+        raise TargetError("not ours any more")
+
+    device = cast(DeviceUnderTest, SimpleNamespace(path=Path("/nonexistent"), permit=refuse))
+    monkeypatch.setattr(fio, "run", lambda *_: pytest.fail("fio was run"))
+    for op in ("write", "trim"):
+        with pytest.raises(TargetError, match="not ours"):
+            real._in_order(device, op, 4096, 10_000)
+    assert asked == [("have fio write", 8192), ("have fio trim", 0)]
 
 
 def test_what_needs_a_model_is_refused(project: Project) -> None:

@@ -113,6 +113,27 @@ def check_discards(found: dict[str, Any]) -> None:
     assert found["trim_latency_mean_us"] > 0
 
 
+def repetition(**counted: int) -> real._Repetition:
+    return real._Repetition([], 0, counted)
+
+
+@pytest.mark.parametrize("host", ["write_bytes", "nand_host_bytes"])
+def test_write_amplification_is_of_what_a_model_or_a_drive_counts(host: str) -> None:
+    both = [repetition(**{host: n, "nand_write_bytes": 2 * n, "trim_ranges": 1}) for n in (10, 30)]
+    assert real._amplification(both) == {
+        "waf_ratio": 2.0,
+        "first_waf_ratio": 2.0,
+        "last_waf_ratio": 2.0,
+    }
+
+
+@pytest.mark.parametrize("counted", [{}, {"trim_ranges": 3}, {"nand_write_bytes": 3}])
+def test_a_drive_that_does_not_count_both_has_no_write_amplification(
+    counted: dict[str, int],
+) -> None:
+    assert real._amplification([repetition(**counted)]) == {}
+
+
 def test_the_agreement_names_the_repetition_that_is_farthest_off() -> None:
     orders = [{"repetition_waf_ratio": [1.0, waf]} for waf in (1.8, 2.0, 4.0)]
     assert agreement._worst_waf({"repetition_waf_ratio": [1.1, 1.6]}, orders) == 0.8

@@ -779,6 +779,20 @@ def test_a_file_system(device: Path, tmp_path: Path, name: str) -> None:
         assert {"read", "write", "flush", "discard"} <= set(table.op)
 
 
+def test_events_that_the_kernel_left_out_are_no_complete_recording(
+    device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else counts them, as the kernel counts a device's requests."""
+    monkeypatch.setattr(bpftrace.Bpftrace, "missed", lambda _: 3)
+    with (
+        pytest.raises(TraceIncomplete, match="the kernel left out 3 events"),
+        Recorder(device, tmp_path / "t.parquet", "jbd2"),
+        journalled(device, tmp_path / "mount"),
+    ):
+        pass
+    assert not (tmp_path / "t.parquet").exists()
+
+
 # --- a probe of somebody else ---------------------------------------------------------------------
 
 

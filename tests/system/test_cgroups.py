@@ -102,6 +102,17 @@ def test_a_group_bounds_the_page_cache_of_what_runs_in_it(tmp_path: Path) -> Non
 @pytest.mark.servers
 @pytest.mark.root
 @pytest.mark.usefixtures("_controller")
+def test_what_a_group_has_of_its_own_is_not_swapped_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "_machine_swaps", lambda: True)
+    with leases.open_lease() as lease:
+        group = lease.new_cgroup()
+        name = "memory.swappiness" if group.version == 1 else "memory.swap.max"
+        assert (group.folder / name).read_text().strip() == "0"
+
+
+@pytest.mark.servers
+@pytest.mark.root
+@pytest.mark.usefixtures("_controller")
 def test_who_needs_more_than_the_limit_is_killed_and_counted() -> None:
     with leases.open_lease() as lease:
         group = lease.new_cgroup()

@@ -56,6 +56,15 @@ def test_a_wrong_note_is_told_and_left(own: Path, kind: str, text: str) -> None:
     assert not own.exists()
 
 
+def test_the_folder_that_leases_lie_in_is_not_ours_to_delete(own: Path) -> None:
+    """Of an ordinary user it is the one for temporary files."""
+    above = own.parent.parent
+    assert _clean() == ([], [])
+    assert not own.parent.exists()
+    assert list(above.iterdir()) == []
+    assert above.is_dir()
+
+
 def _note_folder(lease: Path) -> Path:
     """A folder that the lease's run had made."""
     path = lease.parent.parent / "flashlab-pg-fedcba9876543210"

@@ -66,6 +66,17 @@ def test_a_bound_is_kept_and_lifted(place: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "dirty-limit"]
 
 
+def test_a_bound_leaves_what_somebody_else_had_set(place: Path) -> None:
+    if not (place / "max_bytes").exists():
+        pytest.skip("this kernel cannot bound a device")
+    (place / "max_ratio").write_text("40")
+    with writeback.limited(place.name, LIMIT_BYTES):
+        assert (place / "strict_limit").read_text().strip() == "1"
+    assert (place / "max_ratio").read_text().strip() == "40"
+    assert (place / "strict_limit").read_text().strip() == "0"
+    writeback.lift(place.name)
+
+
 def test_the_end_of_a_bound_leaves_the_throttle_as_it_is(place: Path, throttle: Path) -> None:
     if not (place / "max_bytes").exists():
         pytest.skip("this kernel cannot bound a device")

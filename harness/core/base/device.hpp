@@ -83,6 +83,8 @@ class DeviceModel {
   [[nodiscard]] virtual bool rotational() const = 0;
   // Whether what was answered survives a power cut, without a flush.
   [[nodiscard]] virtual bool durable_when_answered() const { return false; }
+  // Whether a write with FUA is answered when everything before it is durable, too.
+  [[nodiscard]] virtual bool flushes_on_fua() const { return false; }
   // Commands that the device accepts at once; the host holds back the rest.
   [[nodiscard]] virtual std::uint32_t queue_depth() const = 0;
   // A hint that this request comes soon. Changes nothing but the speed of the simulation.

@@ -130,7 +130,11 @@ void bind_control(nb::class_<Live>& live) {
           },
           "ranges"_a, "(begin, end) in bytes and the stream of writes that begin there.")
       .def(
-          "set_watch", [](Live& d, std::int64_t ahead_ns) { d.device.set_watch(Nanos{ahead_ns}); },
+          "set_watch",
+          [](Live& d, std::int64_t ahead_ns) {
+            const nb::gil_scoped_release release;
+            d.device.set_watch(Nanos{ahead_ns});
+          },
           "ahead_ns"_a,
           "So much before a reply is due, the pacing thread wakes up and watches the clock; 0: it "
           "only sleeps.")

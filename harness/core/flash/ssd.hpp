@@ -89,6 +89,7 @@ class Ssd final : public DeviceModel, private TrimTarget, private SlcDrive {
   [[nodiscard]] bool durable_when_answered() const override {
     return parameters_.power_loss_protection;
   }
+  [[nodiscard]] bool flushes_on_fua() const override { return true; }
   [[nodiscard]] std::uint32_t queue_depth() const override { return parameters_.queue_depth; }
   void expect(const Request& request) override;
   void expect_next(const Request& request) override;

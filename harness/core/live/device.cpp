@@ -120,8 +120,10 @@ int LiveDevice::change_undoably(Pending& pending, const std::function<int()>& ch
   for (const Extent& part : worth_saving(r)) {
     if (const int error = undo_.save(part, store_); error != 0) return checked(error);
   }
-  // The answer, which may leave before the model is so far, makes it durable, and what is older.
+  // The answer, which may leave before the model is so far, makes it durable, and what is older, if
+  // the drive writes all of that first.
   if (r.fua || model_->durable_when_answered()) pending.flush = undo_.begin_flush();
+  pending.alone = r.fua && !model_->flushes_on_fua() && !model_->durable_when_answered();
   return checked(change());
 }
 
@@ -174,6 +176,7 @@ void LiveDevice::ask(Pending pending) {
   const bool at_once = passes_by_the_model(pending);
   if (frozen_ || (!at_once && (free_tags_.empty() || !held_.empty()))) {
     ++counters_.held;
+    pending.was_stopped = frozen_;
     held_.push_back(std::move(pending));
     return;
   }
@@ -244,8 +247,10 @@ void LiveDevice::answer_due(Lock& lock) {
     due_.pop();
     Pending p = std::move(pending_[tag]);
     free_tags_.push_back(tag);
-    if (pace_ == Pace::real) counters_.lateness.add(now - p.due);
-    answer(lock, std::move(p));
+    const bool waits = p.flush != 0;  // for who is writing data, which counts as late, too
+    settle(lock, p);
+    if (pace_ == Pace::real) counters_.lateness.add((waits ? real_now() : now) - p.due + p.stopped);
+    reply(lock, std::move(p));
     admit_held(lock);
     now = real_now();
   }
@@ -253,6 +258,10 @@ void LiveDevice::answer_due(Lock& lock) {
 
 void LiveDevice::answer(Lock& lock, Pending p) {
   settle(lock, p);
+  reply(lock, std::move(p));
+}
+
+void LiveDevice::reply(Lock& lock, Pending p) {
   ++counters_.replies[static_cast<std::size_t>(p.request.op)];
   if (p.error != 0) ++counters_.errors;
   lock.unlock();
@@ -268,12 +277,21 @@ void LiveDevice::settle(Lock& lock, Pending& p) {
     lock.unlock();
     {
       const std::lock_guard data(data_mutex_);
-      if (survives(p)) undo_.end_flush(std::exchange(p.flush, 0));
+      if (survives(p)) make_durable(p);
     }
     lock.lock();
     if (p.flush == 0) return;
   }
   if (!survives(p)) p.error = EIO;
+}
+
+void LiveDevice::make_durable(Pending& p) {
+  const std::uint64_t flush = std::exchange(p.flush, 0);
+  if (p.alone) {
+    undo_.end_write({p.request.lba, p.request.lba + p.request.sectors}, flush);
+  } else {
+    undo_.end_flush(flush);
+  }
 }
 
 // Whether no power cut has come since it began.
@@ -283,12 +301,15 @@ bool LiveDevice::passes_by_the_model(const Pending& p) const {
   return pace_ == Pace::none || (p.lies && pace_ != Pace::constant);
 }
 
-// What waited for a place in the device's queue arrives there now.
+// What waited for a place in the device's queue arrives there now; what was stopped by a change of
+// this device is late by that.
 void LiveDevice::admit_held(Lock& lock) {
   while (!frozen_ && !held_.empty() && (pace_ == Pace::none || !free_tags_.empty())) {
     Pending p = std::move(held_.front());
     held_.pop_front();
-    p.arrived = real_now();
+    const Nanos now = real_now();
+    if (p.was_stopped) p.stopped = now - p.arrived;
+    p.arrived = now;
     const bool at_once = passes_by_the_model(p);
     admit(lock, std::move(p), at_once);
   }
@@ -370,8 +391,7 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   // must not be by what was saved before.
   undo_.clear();
   const Nanos now = frozen_now();
-  for (const Extent& extent : old_data_.extents()) model_->assume_written(extent);
-  old_data_.clear();
+  tell_old_data();
   clock_ = ModelClock(now, real_now(), slowdown);
   constant_ = constant;
   pace_ = pace;
@@ -379,6 +399,12 @@ void LiveDevice::set_pace(Pace pace, std::int64_t slowdown, Nanos constant) {
   if (pace == Pace::real) model_->wake(now);  // it says anew when it wants to be woken
   data.unlock();
   thaw(lock);
+}
+
+// The model must be at rest.
+void LiveDevice::tell_old_data() {
+  for (const Extent& extent : old_data_.extents()) model_->assume_written(extent);
+  old_data_.clear();
 }
 
 void LiveDevice::assume_stored() {
@@ -440,6 +466,7 @@ PowerCut LiveDevice::power_cut(std::uint64_t seed, After after) {
     Prng random(seed);
     result.changed_sectors = undo_.revert(doubt, random, store_);
     if (result.changed_sectors < 0) ++counters_.store_errors;
+    ++cuts_;  // who has read meanwhile may have what was undone then
   }
   result.unanswered = unanswered.size();
   Lock lock(mutex_);
@@ -451,6 +478,7 @@ void LiveDevice::power_on() {
   const std::lock_guard data(data_mutex_);
   const std::lock_guard lock(mutex_);
   off_ = false;
+  ++cuts_;  // what came before found no drive, and was not stored
 }
 
 std::vector<LiveDevice::Pending> LiveDevice::take_unanswered() {
@@ -484,6 +512,7 @@ std::vector<std::byte> LiveDevice::save_model(bool then_record) {
   Lock lock(mutex_);
   while_frozen(lock, [&] {
     Nanos now = frozen_now();
+    tell_old_data();
     saved = saved_by([&](Archive& archive) { archive_model(archive, now); });
     if (!then_record) return;
     recording_ = true;

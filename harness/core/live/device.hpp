@@ -146,11 +146,11 @@ class LiveDevice final : private Host {
   void add_fault(const Fault& fault);
   void clear_faults();
   // Everything that is in flight fails, and volatile data is lost or not, as `seed` says. While the
-  // device is off, every request fails.
+  // device is off, every request fails, and so does one that began then and is answered later.
   PowerCut power_cut(std::uint64_t seed, After after);
   void power_on();
-  // The model's state, when nothing is in flight. With `then_record`, every request from that
-  // moment on is recorded.
+  // The model's state, when nothing is in flight, with what was written past it: that clears a
+  // flash model's counters. With `then_record`, every request from that moment on is recorded.
   [[nodiscard]] std::vector<std::byte> save_model(bool then_record);
   // When nothing is in flight. Throws OperatingError for a state of another device; then this one
   // goes on as it was.
@@ -175,10 +175,13 @@ class LiveDevice final : private Host {
     Nanos arrived;           // real
     std::uint64_t cuts = 0;  // power cuts before it touched any data
     int error = 0;
-    std::uint64_t flush = 0;  // of the undo log: what its answer makes durable; 0: nothing
-    bool lies = false;        // a flush that is none
-    Nanos asked = {};         // the model, in its time
-    Nanos due = {};           // real
+    std::uint64_t flush = 0;   // of the undo log: what its answer makes durable; 0: nothing
+    bool lies = false;         // a flush that is none
+    bool alone = false;        // its answer makes nothing durable but itself
+    bool was_stopped = false;  // held because the device was being changed
+    Nanos stopped = {};        // and for so long, real
+    Nanos asked = {};          // the model, in its time
+    Nanos due = {};            // real
   };
   struct Due {
     Nanos when;
@@ -209,7 +212,9 @@ class LiveDevice final : private Host {
   void record(const Pending& pending);
   void answer_due(Lock& lock);
   void answer(Lock& lock, Pending pending);
+  void reply(Lock& lock, Pending pending);
   void settle(Lock& lock, Pending& pending);
+  void make_durable(Pending& pending);
   [[nodiscard]] bool survives(const Pending& pending) const;
   [[nodiscard]] bool passes_by_the_model(const Pending& pending) const;
   [[nodiscard]] std::vector<Pending> take_unanswered();
@@ -222,6 +227,7 @@ class LiveDevice final : private Host {
   void thaw(Lock& lock);
   template <class Change>
   void while_frozen(Lock& lock, const Change& change);
+  void tell_old_data();
   void archive_model(Archive& archive, Nanos& now);
 
   [[nodiscard]] StreamId stream_of(Lba lba) const;

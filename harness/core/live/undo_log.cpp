@@ -21,7 +21,11 @@ int UndoLog::save(const Extent& extent, const Store& store) {
     if (!is_new) continue;
     at->second.resize(static_cast<std::size_t>(kBlock.count()));
     ++blocks_;
-    if (const int error = store.read(kBlock * block, at->second); error != 0) return error;
+    if (const int error = store.read(kBlock * block, at->second); error != 0) {
+      open.erase(at);  // nobody knows what to put back
+      --blocks_;
+      return error;
+    }
   }
   return 0;
 }
@@ -35,6 +39,15 @@ void UndoLog::end_flush(std::uint64_t flush) {
   for (; first_ < flush; ++first_) {
     blocks_ -= epochs_.front().size();
     epochs_.pop_front();
+  }
+}
+
+void UndoLog::end_write(const Extent& extent, std::uint64_t flush) {
+  const std::int64_t first = extent.begin.index() / kBlockSectors;
+  const std::int64_t last = ceil_div(extent.end.index(), kBlockSectors);
+  for (std::uint64_t number = first_; number < flush; ++number) {
+    Epoch& epoch = epochs_[number - first_];
+    for (Block block = first; block < last; ++block) blocks_ -= epoch.erase(block);
   }
 }
 

@@ -34,6 +34,9 @@ class UndoLog {
   std::uint64_t begin_flush();
   // The flush has ended: everything older than it is durable.
   void end_flush(std::uint64_t flush);
+  // The write for which that flush was begun is durable, and nothing else: of what was there before
+  // no block that the extent touches comes back.
+  void end_write(const Extent& extent, std::uint64_t flush);
   // Whether it is time for keep_only().
   [[nodiscard]] bool full() const { return blocks_ > limit_; }
   // Forgets all blocks outside of these extents (ascending): they are durable.

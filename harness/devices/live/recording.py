@@ -56,10 +56,18 @@ class Recording:
             self._writer = pq.ParquetWriter(self._part, SCHEMA, compression="zstd")
             initial_path(path).write_bytes(device.save(then_record=True))
         except OSError as error:
+            self._give_up()
             raise TargetError(f"{path}: {error.strerror}: choose another place") from error
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._drain, name="recording")
         self._thread.start()
+
+    def _give_up(self) -> None:
+        """The device may record already, and nobody would take that away."""
+        self._device.end_record()
+        self._device.take_records()
+        for file in (self._part, initial_path(self._path)):
+            file.unlink(missing_ok=True)
 
     def note_change(self, what: str) -> None:
         """The model was told something that is no request: a replay will not be exact."""

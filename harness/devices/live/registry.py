@@ -26,7 +26,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -59,6 +59,12 @@ class Unfinished:
 
     path: Path
     inode: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The file that is there now. Raises OSError."""
+        facts = path.lstat()
+        return cls(path, (facts.st_dev, facts.st_ino))
 
     def as_line(self) -> str:
         """As it is noted."""
@@ -171,6 +177,11 @@ class Place:
         with (self.folder / "unfinished").open("a") as notes:
             notes.writelines(Unfinished(path).as_line() for path in paths)
 
+    def note_all_made(self, *paths: Path) -> None:
+        """As `note_made`, of files that were noted before they were made."""
+        made = [Unfinished.of(path) for path in paths]
+        self._rewrite([*(file for file in self.unfinished() if file.path not in paths), *made])
+
     def note_made(self, path: Path, facts: os.stat_result) -> None:
         """The device's process has just made this file; another one at this path is not meant.
 
@@ -181,9 +192,11 @@ class Place:
 
     def forget_unfinished(self, *paths: Path) -> None:
         """These have been finished, or deleted."""
-        left = [file for file in self.unfinished() if file.path not in paths]
+        self._rewrite([file for file in self.unfinished() if file.path not in paths])
+
+    def _rewrite(self, files: Iterable[Unfinished]) -> None:
         part = self.folder / "unfinished.part"
-        part.write_text("".join(file.as_line() for file in left))
+        part.write_text("".join(file.as_line() for file in files))
         part.rename(self.folder / "unfinished")
 
     def unfinished(self) -> list[Unfinished]:
@@ -258,13 +271,18 @@ def begin(name: str, profile: str, front_end: str) -> Creation:
 def reopen(place: Place) -> int:
     """The lock of a device whose process has died, held for another one to serve it.
 
-    Raises TargetError if its process lives, or cannot end yet, or if the device has gone.
+    What the dead process had not finished goes. Raises TargetError if its process lives, or cannot
+    end yet, if somebody else recovers it, or if the device has gone.
     """
     with _root():  # nobody cleans meanwhile
         existing(place.name)
         if place.is_alive():
             raise TargetError(f"{place.name} need not be recovered: its process is there")
-        lock = locks.hold(place.lock)
+        lock = locks.hold_now(place.lock)
+        if lock is None:
+            raise TargetError(f"{place.name} is being recovered by somebody else")
+        _delete_unfinished(place)
+        (place.folder / "unfinished").unlink(missing_ok=True)
         owner = place.folder / "owner"
         if locks.is_lost(owner):  # whoever wanted it to end with him is no more
             owner.unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -67,6 +67,7 @@ class Service:
         self._baseline: dict[str, int] = {}
         self._baseline_shares: Shares = {}
         self._record_path: Path | None = None
+        self._earlier_problems: list[str] = []
         self._awake = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -87,6 +88,7 @@ class Service:
         lateness = stats.summary(seen["lateness"], scale=1.0 / self._slowdown)
         latency = stats.summary(seen["model_latency"])
         problems = stats.problems(seen["live"], lateness, latency)
+        problems += [each for each in self._earlier_problems if each not in problems]
         if self._recovered:
             problems.append(stats.RECOVERED)
         return {
@@ -124,6 +126,7 @@ class Service:
             seen = self._model.snapshot(then_reset=True)
             self._baseline = seen["device"]
             self._baseline_shares = self._all_shares(seen)
+            self._earlier_problems = []
 
     def ranges(self, ranges: list[tuple[str, int, int, int]]) -> None:
         """Counts these parts of the address space (name, begin, end, stream) apart from now on."""
@@ -141,14 +144,33 @@ class Service:
         """
         if speed not in ("real", "virtual", "none"):
             raise BadParameter(f"speed {speed!r}: real, virtual or none")
-        with self._changing:
+        with self._changing, contextlib.ExitStack() as awake:
             wanted = slowdown or self._slowdown
-            self._awake.close()
             if speed == "real":
-                self._awake.enter_context(idle_states.awake())
-            self._model.set_pace(speed, slowdown=wanted)
+                awake.enter_context(idle_states.awake())
+            found = self.stats()["problems"]
+            with self._counts_kept():
+                self._model.set_pace(speed, slowdown=wanted)
+            self._awake.close()
+            self._awake = awake.pop_all()
             self._note("the speed was changed")
             self._speed, self._slowdown = speed, wanted
+            # What was late at another speed would not be by the measure of this one.
+            self._earlier_problems = [each for each in found if each != stats.RECOVERED]
+
+    @contextlib.contextmanager
+    def _counts_kept(self) -> Iterator[None]:
+        """A model that is told what was written past it counts from 0; what was counted stays."""
+        with self._counting:
+            before = self._model.snapshot()
+            yield
+            after = self._model.snapshot()
+            if all(after["device"][name] >= n for name, n in before["device"].items()):
+                return
+            counted = self._counted(before)
+            self._baseline = {name: n - counted[name] for name, n in after["device"].items()}
+            grown = since(self._all_shares(before), self._baseline_shares)
+            self._baseline_shares = since(self._all_shares(after), grown)
 
     def power_cut(self, seed: int = 0, stay_off: bool = False) -> dict[str, int]:
         """Fails what is in flight and loses what only the drive's RAM had, as `seed` says.
@@ -209,8 +231,15 @@ class Service:
 
         if self._recording is not None:
             raise BadParameter("the device is recorded already")
-        self._place.note_unfinished(*_new_record_files(Path(target)))
-        self._recording = Recording(self._model, Path(target), self._spec)
+        files = _new_record_files(Path(target))
+        self._place.note_unfinished(*files)
+        try:
+            with self._counts_kept():
+                self._recording = Recording(self._model, Path(target), self._spec)
+        except TargetError:
+            self._place.forget_unfinished(*files)
+            raise
+        self._place.note_all_made(*files)
         self._record_path = Path(target)
 
     def stop_record(self) -> None:

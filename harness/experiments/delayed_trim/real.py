@@ -149,9 +149,10 @@ def _tails(v: TailsCell, device: DeviceUnderTest) -> dict[str, float]:
             **_within(2 * region, device.size_bytes // unit * unit - 2 * region),
         },
     }
+    sizes = {"read": 0, "write": round(v.writes_per_s * v.duration_s) * v.write_bytes, "trim": 0}
     device.begin()
     with ThreadPoolExecutor(len(jobs)) as pool:
-        started = {op: pool.submit(_run, device, job) for op, job in jobs.items()}
+        started = {op: pool.submit(_run, device, job, sizes[op]) for op, job in jobs.items()}
         ran = {op: future.result() for op, future in started.items()}
     parts, later = _own_us(_settled(device))
     found = {f"{op}s": float(each.ios) for op, each in ran.items()}
@@ -164,7 +165,7 @@ def _in_order(device: DeviceUnderTest, op: str, unit: int, total: int, begin: in
     """So many bytes of the device, a unit at a time and one at a time."""
     size = total // unit * unit
     job: _Job = {"rw": op, "bs": unit, "direct": 1, "ioengine": "psync", "thread": 1}
-    return _run(device, {**job, **_within(begin, size)})
+    return _run(device, {**job, **_within(begin, size)}, size)
 
 
 def _within(begin: int, length: int) -> _Job:
@@ -210,7 +211,11 @@ def _arriving(v: TailsCell, device: DeviceUnderTest, op: str, block: int, per_s:
     }
 
 
-def _run(device: DeviceUnderTest, job: _Job) -> FioOp:
+def _run(device: DeviceUnderTest, job: _Job, size: int) -> FioOp:
+    """`size`: of all that it reads, writes or trims."""
+    op = str(job["rw"]).removeprefix("rand")
+    if op != "read":
+        device.permit(f"have fio {op}", size if op == "write" else 0)
     return fio.run(device.path, job).busiest
 
 

@@ -48,6 +48,7 @@ from harness.experiments.msdj_crashes.outcomes import Outcome
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, mounts
 from harness.system.ext4_spec import Ext4Spec
+from harness.system.filesystems import NotMounted
 from harness.tiers.base import Bench, DeviceRequest
 from harness.workloads.tpcc import consistency, driver, loading, scale
 from harness.workloads.tpcc.connections import Address, connected, execute
@@ -280,7 +281,7 @@ class _Batch:
         with ExitStack() as stack:
             try:
                 folder = stack.enter_context(self._mounted())
-            except TargetError:
+            except NotMounted:
                 if not filesystems.check(self.drive.path):
                     raise
                 return replace(cut, failed_mounts=1)
@@ -339,9 +340,9 @@ class _Batch:
             found = checked
         except ServerLost:
             raise
-        except (ServerError, TargetError):
+        except (ServerError, mysql.NoDataFolder):
             return found
-        except OSError as error:
+        except (OSError, TargetError) as error:
             if not _tells_of_damage(error):
                 raise
         return found

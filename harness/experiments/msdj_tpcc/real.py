@@ -352,6 +352,8 @@ class _Point:
                 Recorder(self.block_device, journal, "jbd2", quiet_s=_QUIET_S)
             )
             with self._standing_still(server):
+                if self.device.drive is None:  # what a real one counts since `begin` is of all
+                    self.device.begin()
                 recording.enter_context(
                     Recorder(self.block_device, trace, device_counters=own, quiet_s=_QUIET_S)
                 )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -337,12 +337,22 @@ def _phases(
 
 def _amplification(repetitions: Sequence[_Repetition]) -> dict[str, int | float]:
     """Where the device counts what its flash programs."""
-    each = [waf_of(repetition.device) for repetition in repetitions if repetition.device]
-    if not each:
+    written = [_written(repetition.device) for repetition in repetitions]
+    if not all(written):
         return {}
-    names = repetitions[0].device
-    total = {name: sum(r.device[name] for r in repetitions) for name in names}
+    each = [waf_of(counted) for counted in written]
+    total = {name: sum(counted[name] for counted in written) for name in written[0]}
     return {"waf_ratio": waf_of(total), "first_waf_ratio": each[0], "last_waf_ratio": each[-1]}
+
+
+def _written(counted: Mapping[str, int]) -> dict[str, int]:
+    """What flash was written, and by the host: of a drive by what it says itself that the host
+    wrote. Empty where it does not count both.
+    """
+    host = counted.get("write_bytes", counted.get("nand_host_bytes"))
+    if host is None or "nand_write_bytes" not in counted:
+        return {}
+    return {"write_bytes": host, "nand_write_bytes": counted["nand_write_bytes"]}
 
 
 def _discards(repetitions: Sequence[_Repetition], trace: Path) -> list[list[int]]:
@@ -421,6 +431,7 @@ def _series(
             extent.blocks for file in files for extent in file.extents()
         ),
     }
-    if all(each.device for each in repetitions):
-        series["repetition_waf_ratio"] = [waf_of(each.device) for each in repetitions]
+    written = [_written(each.device) for each in repetitions]
+    if all(written):
+        series["repetition_waf_ratio"] = [waf_of(counted) for counted in written]
     return series

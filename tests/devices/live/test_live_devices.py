@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -566,6 +567,109 @@ def test_what_was_not_finished_is_deleted_if_it_is_that_file_and_nobody_uses_it(
             used.close()
         creation.undo()
         assert path.exists() == (whose != "its own")
+
+
+def test_a_record_s_files_are_known_by_their_inodes_once_they_are_made(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("record.part", "record.initial")]
+    creation = registry.begin(new_name(), "mx500", "fuse_loop")
+    creation.place.note_unfinished(*files)
+    for file in files:
+        file.touch()
+    creation.place.note_all_made(*files)
+    files[0].unlink()
+    (tmp_path / "another's").touch()
+    (tmp_path / "another's").rename(files[0])
+    creation.undo()
+    assert files[0].exists()
+    assert not files[1].exists()
+
+
+def test_two_do_not_recover_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    creation = registry.begin(new_name(), "mx500", "fuse_loop")
+    try:
+        monkeypatch.setattr(registry.Place, "is_alive", lambda _: False)  # as both have seen
+        with pytest.raises(TargetError, match="recovered by somebody else"):
+            registry.reopen(creation.place)
+    finally:
+        monkeypatch.undo()
+        creation.undo()
+
+
+def test_what_was_counted_stays_when_the_model_hears_of_old_data() -> None:
+    with live.created(small(speed="none")) as device, device.path.open("r+b", buffering=0) as file:
+        device.set_speed("real")
+        device.reset()
+        os.pwrite(file.fileno(), b"x" * 65536, 0)
+        os.fsync(file.fileno())
+        before = device.stats()["device"]
+        assert before["write_bytes"] == 65536
+        device.set_speed("none")
+        os.pwrite(file.fileno(), b"y" * 65536, 1 << 20)
+        os.fsync(file.fileno())
+        device.set_speed("real")
+        after = device.stats()["device"]
+        assert after["write_bytes"] == before["write_bytes"]
+        assert min(after.values()) >= 0
+
+
+def test_a_run_that_was_late_is_not_valid_at_another_pace() -> None:
+    with (
+        live.created(small(speed="real", slowdown=1000)) as device,
+        device.path.open("rb", buffering=0) as file,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        process = int(device.place.about()["pid"])
+        device.reset()
+        reading = pool.submit(os.preadv, file.fileno(), [mmap.mmap(-1, 4096)], 0)
+        time.sleep(0.01)
+        os.kill(process, signal.SIGSTOP)
+        time.sleep(0.5)
+        os.kill(process, signal.SIGCONT)
+        reading.result()
+        assert not device.stats()["valid"]
+        device.set_speed("real", 1_000_000)
+        assert not device.stats()["valid"]
+        device.reset()
+        assert device.stats()["valid"]
+
+
+# Each holds the device's lock and wants Python's, or the other way round.
+_BOTH_LOCKS = """
+import os, threading, time
+from harness import _core
+from harness.devices.profiles import load_device
+from pathlib import Path
+fd = os.memfd_create("store")
+os.truncate(fd, 64 << 20)
+profile = load_device(Path("hardware/profiles"), "crucial_mx500_250gb").to_core()
+device = _core.LiveDevice(profile, store_fd=fd, visible_bytes=64 << 20)
+end = time.monotonic() + 2
+def look():
+    while time.monotonic() < end:
+        device.snapshot()
+threads = [threading.Thread(target=look, daemon=True) for _ in range(3)]
+for each in threads:
+    each.start()
+while time.monotonic() < end:
+    device.set_watch(0)
+for each in threads:
+    each.join(5)
+assert not any(each.is_alive() for each in threads)
+print("done", flush=True)
+os._exit(0)
+"""
+
+
+def test_who_changes_the_watch_does_not_wait_for_who_looks() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _BOTH_LOCKS],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout.splitlines() == ["done"], ended.stderr
 
 
 def test_specs_say_what_is_wrong() -> None:
