@@ -42,13 +42,13 @@ def write(
     path = published_table(project, experiment) if publish else own
     agreement = agreement_of(experiment)
     runs = StudyRuns(project, experiment)
-    if publish:
-        _check_published(runs)
     if not isinstance(agreement, JudgedAgreement):
         table = agreement.compare(runs)
         _write(path, _as_csv(table))
         return table, pd.DataFrame(columns=_CLAIMED), path
     laid = agreement.beside(runs)
+    if publish:
+        _check_published(runs.published("emulated"), laid.emulated)
     results, series = _modelled(path)
     texts = {
         path: _as_csv(laid.table),
@@ -61,20 +61,18 @@ def write(
     return laid.table, claims_of(runs.judge(laid.emulated), runs.judge(laid.modelled)), path
 
 
-def _check_published(runs: StudyRuns) -> None:
-    """That no whole run of this machine is laid beside the published one's place.
+def _check_published(said: Results, used: Results) -> None:
+    """That what is compared is what is published, and no other run of this machine's.
 
     Raises BadParameter.
     """
-    said = runs.published("emulated")
-    with runs.open("emulated") as session:
-        here = session.results
-    if said.table.empty or here.table.empty or set(said.table.point) - set(here.table.point):
-        return  # then what is published is compared
-    if published.as_csv(here.table) != published.as_csv(said.table):
+    columns = said.table.columns
+    both = (published.as_csv(each.table.reindex(columns=columns)) for each in (said, used))
+    there, here = (set(text.splitlines()) for text in both)
+    if not said.table.empty and not here <= there:
         raise BadParameter(
-            f"{runs.name}: what was run here on tier emulated is not what is published; publish it "
-            "first (its notebook, tier=emulated), or compare without --publish"
+            "what was run here on tier emulated is not what is published: publish it first (its "
+            "notebook, tier=emulated), or compare without --publish"
         )
 
 

@@ -97,6 +97,7 @@ PLAIN: Final = Ext4Spec()
 
 
 def check_journal(journal_bytes: int, block_bytes: int) -> None:
+    """Raises BadParameter for a journal that mke2fs does not make."""
     fewest, most = (blocks * block_bytes for blocks in JOURNAL_BLOCKS)
     if journal_bytes % _MIB or not fewest <= journal_bytes <= most:
         raise BadParameter(

@@ -79,7 +79,9 @@ def is_lost(path: Path) -> bool:
     if state != "held":
         return state == "free"
     found = holders(path)
-    return bool(found) and all(processes.is_ending(pid) for pid in found)
+    if not found:  # nobody of ours has it, or who had it has ended since the look
+        return _state(path) == "free"
+    return all(processes.is_ending(pid) for pid in found)
 
 
 def _state(path: Path) -> str:

@@ -281,11 +281,12 @@ def test_a_signal_that_ends_a_run_removes_the_target(
 
 # DuckDB makes a RuntimeError of a KeyboardInterrupt that comes while it works.
 _IN_A_QUERY = """
-import duckdb, signal, threading
+import duckdb, os, signal, threading
 from harness.commands import main as cli
 def query(**_):
-    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
-    duckdb.connect().execute("select count(*) from range(1_000_000_000_000)").fetchall()
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    alone = duckdb.connect(config={"threads": 1})
+    alone.execute("select count(*) from range(1_000_000_000_000)").fetchall()
 cli.app = query
 cli.main()
 """

@@ -277,7 +277,7 @@ def attach(image: Path, stack: ExitStack) -> Path:
     """A loop device; it is detached in the end, unless it is another image's by then."""
     image.write_bytes(bytes(SIZE))
     try:
-        device = Path(losetup("--find", "--show", str(image)))
+        device = Path(losetup("--find", "--show", "--direct-io=on", str(image)))
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no loop device to be had: {error.stderr.strip()}")
 

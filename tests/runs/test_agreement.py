@@ -17,6 +17,7 @@ from harness.experiments.base import Cell, Measurement, Results
 from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
 from harness.paths import Project
 from harness.runs import agreement, agreement_page, claims
+from harness.runs.study import StudyRuns
 
 CLAIMS = """
 toy:
@@ -143,6 +144,22 @@ def test_what_was_laid_beside_is_read_again_as_it_was(
         id_: each.series for id_, (_, each) in FOUND.items()
     }
     pd.testing.assert_frame_equal(found, both_say(project, again))
+
+
+def test_another_run_of_this_machine_s_is_not_published_beside_the_published_one(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pd.DataFrame([{"device": "ssd", "elapsed_s_ratio": 2.0}])
+    other = replace(EMULATED, table=EMULATED.table.assign(elapsed_s=9.0))
+    laid = Beside(table, other, modelled(other, FOUND))
+    judged = JudgedAgreement(lambda *_: table, 0.1, lambda _: laid)
+    monkeypatch.setattr(agreement, "agreement_of", lambda _: judged)
+    monkeypatch.setattr(StudyRuns, "published", lambda *_: EMULATED)
+    with pytest.raises(BadParameter, match="is not what is published"):
+        agreement.write(project, "toy", publish=True)
+    assert not (project.results / "toy.agreement.csv").exists()
+    _, _, path = agreement.write(project, "toy", publish=False)
+    assert path.is_file()
 
 
 def test_two_tiers_that_were_not_compared_have_no_model_of_the_run(project: Project) -> None:

@@ -25,7 +25,7 @@ import yaml
 from conftest import make_checkout
 
 from harness import experiments
-from harness.errors import BadParameter, DataCorrupted, DiskFull, InvalidRun
+from harness.errors import BadParameter, DataCorrupted, DiskFull, InvalidRun, UnknownName
 from harness.paths import Project
 from harness.runs import claims
 from harness.runs.sweeps import kept
@@ -360,7 +360,7 @@ def test_a_recorded_machine_is_asked_for_a_claim_that_is_new_if_its_points_are_h
 def test_a_scale_that_there_is_not_is_the_user_s_mistake_and_no_machine_s(
     checkout: Project,
 ) -> None:
-    with pytest.raises(BadParameter, match="scale"):
+    with pytest.raises(UnknownName, match="papr"):
         Sweep(checkout, "grace_hash_join", Asked(machines=2, scale="papr"))
 
 
