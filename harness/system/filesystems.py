@@ -47,6 +47,9 @@ _KERNEL_LOG: Final = "/dev/kmsg"
 _LONGEST_RECORD: Final = 8192
 
 
+_OF_EXT4: Final = re.compile(r"EXT4-fs(?: \w+)?(?: \((?:device )?([^):]+)[^)]*\))?")
+
+
 class NotMounted(TargetError):
     """The kernel's ext4 says why it does not mount it: for what is on the device, not for want of
     something on this machine.
@@ -293,10 +296,17 @@ def _mount(source: Path, folder: Path, options: str) -> None:
         try:
             _run("mount", "-t", "ext4", "-o", options, str(source), str(folder))
         except TargetError as error:
-            said = "; ".join(line for line in lines() if line.startswith("EXT4-fs"))
+            said = "; ".join(line for line in lines() if _is_of(source, line))
             if not said:
                 raise
             raise NotMounted(f"{source} cannot be mounted, the kernel says: {said}") from error
+
+
+def _is_of(source: Path, line: str) -> bool:
+    """Whether ext4 says it, and not of another device."""
+    found = _OF_EXT4.match(line)
+    name = found and found[1]
+    return found is not None and (not name or not source.is_block_device() or name == source.name)
 
 
 @contextlib.contextmanager

@@ -229,6 +229,9 @@ class Board:
     def check_budget(self) -> None:
         """Has none."""
 
+    def permit(self, step: str, written_bytes: int) -> None:
+        """It is ours."""
+
     def wear(self, *_: Any) -> Wear:
         unsaid = dict.fromkeys(COUNTS, "a file")
         about = wear.Drive("board", "1", "1")

@@ -400,3 +400,21 @@ def test_the_page_cache_has_single_pages_as_in_the_papers_kernels(tmp_path: Path
     assert large[True] == 0
     if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 16):
         assert large[False] > 1000
+
+
+@pytest.mark.parametrize(
+    ("line", "is_ours"),
+    [
+        ("EXT4-fs (zero): error loading journal", False),
+        ("EXT4-fs (null): error loading journal", True),
+        ("EXT4-fs error (device null): ext4_fill_super: bad", True),
+        ("EXT4-fs error (device zero): ext4_fill_super: bad", False),
+        ("EXT4-fs: bad block size 16384", True),
+        ("loop0: detected capacity change from 0 to 8", False),
+    ],
+)
+def test_only_what_ext4_says_of_this_device_is_why_it_was_not_mounted(
+    line: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_block_device", lambda _: True)
+    assert filesystems._is_of(Path("/dev/null"), line) is is_ours

@@ -281,9 +281,7 @@ class _Batch:
         with ExitStack() as stack:
             try:
                 folder = stack.enter_context(self._mounted())
-            except NotMounted:
-                if not filesystems.check(self.drive.path):
-                    raise
+            except NotMounted:  # e2fsck may find nothing: without replaying it sees no journal
                 return replace(cut, failed_mounts=1)
             found = self._look(cut, markers, folder / _DATA)
         broken = int(bool(filesystems.check(self.drive.path)))
