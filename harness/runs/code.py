@@ -96,10 +96,9 @@ def check_unchanged(reached: Reached) -> None:
     What it runs is what it has imported, and what it starts is what there is: a result of either
     would go under the other's digest.
     """
+    now = {path: _state(path) for path in (*reached.files.values(), _CORE)}
     changed = [
-        path.name
-        for path in (*reached.files.values(), _CORE)
-        if _AT_BEGIN.setdefault(path, _state(path)) != _state(path)
+        path.name for path, state in now.items() if _AT_BEGIN.setdefault(path, state) != state
     ]
     if changed:
         raise HarnessError(

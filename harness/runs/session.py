@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from tqdm import tqdm
 
 import harness
@@ -119,11 +119,8 @@ def pipelines_options(project: Project) -> Options:
             for name in ("settings", "devices", "overrides")
             if name in section
         }
-    except ValueError as error:
-        raise BadParameter(f"params.yaml, notebook: {error}") from error
-    try:
         return Options(scale=section.get("scale"), **texts)
-    except ValidationError as error:
+    except ValueError as error:  # of a text, or of pydantic's
         raise BadParameter(f"params.yaml, notebook: {parameters.first_line(error)}") from error
 
 

@@ -16,13 +16,11 @@ from harness.paths import Project
 from harness.runs import claims, code
 from harness.runs.claims import FITTED
 from harness.runs.sweeps import kept, tables, unknowns
-from harness.runs.sweeps.machines import Maker
+from harness.runs.sweeps.machines import TIER, Maker
 
 SCALE: Final = "paper"
 TITLE: Final = "simulated, the paper's size, one run"
 """What it is called beside tiers; of one run nobody knows an interval, so nothing is undecided."""
-
-_TIER: Final = "simulated"
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def recorded(project: Project, study: str) -> AtPaperSize | None:
 
 
 def _is_present(project: Project, study: str, about: Mapping[str, Any]) -> bool:
-    if about["code"] != code.run_of(experiments.find(study), _TIER).digest():
+    if about["code"] != code.run_of(experiments.find(study), TIER).digest():
         return False
     known = unknowns.load(project, study)
     maker = Maker(project, study, known, SCALE)
@@ -67,7 +65,7 @@ def verdicts(project: Project, study: str) -> tuple[str, dict[str, Any]]:
     found = recorded(project, study)
     if found is None:
         return "", {}
-    unchanged = claims.unchanged(project, study, _TIER)
+    unchanged = claims.unchanged(project, study, TIER)
     judged: dict[str, Any] = {}
     for claim in claims.load(project)[study].claims:
         value = found.values.get(claim.id)
