@@ -237,6 +237,9 @@ class _PlanDevice(RealDevice):
     def _block_device(self) -> None:
         """Nothing is run, and so nothing recorded."""
 
+    def _begin_counting(self) -> None:
+        """Nor counted."""
+
     def age(self, ageing: Ageing) -> None:
         """The fio job."""
         ageing.check(self.size_bytes)
@@ -244,7 +247,7 @@ class _PlanDevice(RealDevice):
         command = ("fio", "--name=job", f"--filename={self._part}", *options)
         self._note("age the drive", command, ageing.written_bytes)
 
-    def _permit(self, step: str, written_bytes: int) -> None:
+    def permit(self, step: str, written_bytes: int) -> None:
         """Whoever asks is about to overwrite it."""
         del step, written_bytes
         raise _Enough

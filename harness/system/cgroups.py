@@ -20,6 +20,8 @@ from harness.system import processes
 _LIMIT_S: Final = 20.0
 _LOOK_S: Final = 0.01
 _CONTROLLER: Final = "memory"
+_CGROUPS: Final = Path("/proc/cgroups")
+_UNLIMITED: Final = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,21 @@ class Cgroup:
         shared = stat.get("shmem", 0)
         return Memory(own, shared, max(file - shared, 0), kernel, dirty)
 
+    def dirtyable_bytes(self) -> int:
+        """Of what the kernel lets a share be dirty: file pages, and what is free below the group's
+        limits and those of the groups above it. More than any machine has if nothing limits it.
+
+        Version 2; there `vm.dirty_ratio` is of this, too (mem_cgroup_wb_stats(), mm/memcontrol.c).
+        """
+        stat = _pairs(self.folder / "memory.stat")
+        free = [
+            limit - _number(folder / "memory.current")
+            for folder in (self.folder, *self.folder.parents)
+            for limit in _limits(folder)
+        ]
+        files = stat.get("active_file", 0) + stat.get("inactive_file", 0)
+        return files + max(min(free, default=_UNLIMITED), 0)
+
     def killed(self) -> int:
         """How many of its processes the kernel has killed because the limit was too low."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
@@ -127,7 +144,27 @@ class Cgroup:
                 if error.errno != errno.EBUSY or time.monotonic() > deadline:
                     raise TargetError(f"{self.folder}: {error.strerror}: remove it") from error
                 time.sleep(_LOOK_S)
+        _made.discard(self)
         return ended
+
+
+_made: set[Cgroup] = set()
+
+
+def made() -> list[Cgroup]:
+    """The groups that this process has made, and not removed."""
+    return list(_made.copy())
+
+
+def bound_writeback(file: Path = _CGROUPS) -> bool:
+    """Whether the kernel judges dirty pages by their group as well as by their device.
+
+    So it does where memory and block I/O are both controlled by version 2 (inode_cgwb_enabled(),
+    include/linux/backing-dev.h). Such a controller has the hierarchy 0, or is not listed at all.
+    """
+    lines = [line.split() for line in file.read_text().splitlines()]
+    hierarchies = {line[0]: line[1] for line in lines}
+    return all(hierarchies.get(name, "0") == "0" for name in (_CONTROLLER, "blkio"))
 
 
 def make(name: str, hierarchy: Hierarchy) -> Cgroup:
@@ -143,6 +180,7 @@ def make(name: str, hierarchy: Hierarchy) -> Cgroup:
     group = Cgroup(hierarchy.version, folder)
     if _machine_swaps():
         _keep_in_memory(group)
+    _made.add(group)
     return group
 
 
@@ -220,6 +258,17 @@ def _giving(inner: Path, top: Path) -> Path | None:
         if folder == top:
             break
     return None
+
+
+def _limits(folder: Path) -> list[int]:
+    """The bounds of a group's memory in version 2; none for the root, or for what is no group."""
+    said = []
+    for name in ("memory.max", "memory.high"):
+        try:
+            said.append((folder / name).read_text().strip())
+        except OSError:
+            return []
+    return [int(text) for text in said if text != "max"]
 
 
 def _pairs(file: Path) -> dict[str, int]:

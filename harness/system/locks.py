@@ -38,9 +38,13 @@ def hold(path: Path) -> int:
 
     Waits for whoever holds it.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = _opened(path)
     fcntl.flock(fd, fcntl.LOCK_EX)
     return _signed(fd)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _signed(fd: int) -> int:
@@ -51,7 +55,7 @@ def _signed(fd: int) -> int:
 
 def hold_now(path: Path) -> int | None:
     """The same, but for a moment's looks of others it waits for nobody; None: somebody holds it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = _opened(path)
     deadline = time.monotonic() + _MOMENT_S
     while True:
         try:

@@ -25,9 +25,8 @@ from harness.errors import InvalidRun
 from harness.paths import Project
 from harness.system import filesystems
 from harness.system.ext4_spec import Ext4Spec
-from harness.tiers import block_traces
+from harness.tiers import block_traces, on_device
 from harness.tiers.base import CpuCosts, DeviceRequest
-from harness.tiers.hardware import sync, write_records
 from harness.tiers.modelled import ModelledBench, start_angle_ns
 from harness.tiers.options import Asked, BenchParameters, EmulatedOptions
 from harness.workloads import fio_ageing
@@ -121,7 +120,7 @@ class EmulatedDevice:
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Writes the records, at once: to the drive they have been there since long ago."""
-        write_records(self.storage, offset_bytes, contents)
+        on_device.write_records(self.storage, offset_bytes, contents)
 
     def permit(self, step: str, written_bytes: int) -> None:
         """A live device may be overwritten."""
@@ -144,7 +143,7 @@ class EmulatedDevice:
             self._storage.close()
 
     def _sync(self) -> None:
-        sync(self._storage, self._folder)
+        on_device.sync(self._storage, self._folder)
 
     def counted(self) -> dict[str, int]:
         """The model's counters since `begin`."""

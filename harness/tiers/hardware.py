@@ -33,15 +33,15 @@ from harness.drives.wear.counters import Wear, between
 from harness.errors import BadParameter, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
-from harness.system import filesystems, leases, mounts, repeating
+from harness.system import filesystems, leases, repeating
 from harness.system.ext4_spec import Ext4Spec
-from harness.tiers import block_traces
+from harness.tiers import block_traces, on_device
 from harness.tiers.base import DATA_OFFSET_BYTES, Cancel, CpuCosts, DeviceRequest
 from harness.tiers.options import Asked, BenchParameters, HardwareOptions
 from harness.units import format_bytes
 from harness.workloads import fio_ageing
 from harness.workloads.ageing import Ageing
-from harness.workloads.records import RECORD_BYTES, expand
+from harness.workloads.records import RECORD_BYTES
 
 DEVICE = "file"
 assert scratch.HEADER_BYTES <= DATA_OFFSET_BYTES, "data would overwrite the target's marker"
@@ -57,7 +57,6 @@ _FINE_BYTES: Final = 1 << 20
 """Steps of a drive's counters that can be subtracted within a point, and over time: NVMe's are 1
 or 512,000 B, many SATA drives' tens of MB."""
 
-_CHUNK_RECORDS = 1 << 16
 _WATCH_S = 1.0
 WEAR_BY: Final[Mapping[str, reading.Transport]] = {
     "nvme": "nvme",
@@ -66,25 +65,6 @@ WEAR_BY: Final[Mapping[str, reading.Transport]] = {
     **dict.fromkeys(("usb", "virtio", "other"), "other"),
 }
 """How a drive is asked for its wear, by how it is attached."""
-
-
-def write_records(
-    storage: _core.FileStorage | _core.MemoryStorage,
-    offset_bytes: int,
-    contents: NDArray[np.void],
-) -> None:
-    """Writes records (dtype records.CONTENT) in the form in which the engine reads them."""
-    for at in range(0, len(contents), _CHUNK_RECORDS):
-        data = expand(contents[at : at + _CHUNK_RECORDS], storage.block_bytes)
-        storage.write(offset_bytes + at * RECORD_BYTES, data)
-
-
-def sync(storage: _core.FileStorage | None, folder: Path | None) -> None:
-    """What was written either way, by the engine or through a file system, is on the device."""
-    if storage is not None:
-        storage.sync()
-    if folder is not None:
-        mounts.sync(folder)
 
 
 class RealDevice(ABC):
@@ -121,8 +101,8 @@ class RealDevice(ABC):
         if self._placed.get(offset_bytes) is contents:
             return
         self._placed = {k: v for k, v in self._placed.items() if k != offset_bytes}
-        self._permit("write the input", len(contents) * RECORD_BYTES)
-        write_records(self.storage, offset_bytes, contents)
+        self.permit("write the input", len(contents) * RECORD_BYTES)
+        on_device.write_records(self.storage, offset_bytes, contents)
         self.storage.sync()
         self._placed[offset_bytes] = contents
 
@@ -179,10 +159,15 @@ class RealDevice(ABC):
 
     def begin(self) -> None:
         """Whatever was placed is on the drive. From here on its requests are recorded."""
-        sync(self._storage, self._folder)
+        self._sync()
+        self._begin_counting()
         device = self._block_device()
         if self._recording.is_wanted and device is not None:
             self._recording.begin(device)
+
+    @abstractmethod
+    def _begin_counting(self) -> None:
+        """From here on its counters count; before the recording, which would see the questions."""
 
     def counted(self) -> dict[str, int]:
         """Nothing that could be subtracted within a point."""
@@ -191,7 +176,7 @@ class RealDevice(ABC):
     def counters(self) -> dict[str, int | float]:
         """A file counts nothing. Raises TraceIncomplete if the block trace has a gap."""
         if self._recording.has_begun:
-            sync(self._storage, self._folder)  # or the journal would write while the trace ends
+            self._sync()  # or the journal would write while the trace ends
             self._recording.end()
         return {}
 
@@ -202,13 +187,12 @@ class RealDevice(ABC):
             self._storage.close()
             self._storage = None
 
-    def permit(self, step: str, written_bytes: int) -> None:
-        """See tiers.base.DeviceUnderTest."""
-        self._permit(step, written_bytes)
-
     @abstractmethod
-    def _permit(self, step: str, written_bytes: int) -> None:
+    def permit(self, step: str, written_bytes: int) -> None:
         """Asks whoever guards it. Raises TargetError."""
+
+    def _sync(self) -> None:
+        on_device.sync(self._storage, self._folder)
 
     def _emptied(self) -> None:
         """Nothing that was placed is there any more."""
@@ -231,7 +215,7 @@ class FileDevice(RealDevice):
         """A block device over what lies behind the header, for who writes and trims it himself."""
         if self._block is None:
             self._emptied()
-            self._permit("make a block device over it", 0)
+            self.permit("make a block device over it", 0)
             self._block = self._opened.enter_context(scratch.block_device(self._target))
         return self._block
 
@@ -243,7 +227,7 @@ class FileDevice(RealDevice):
 
     def _mounted(self, spec: Ext4Spec) -> AbstractContextManager[Path]:
         """Behind the header that marks the target as ours, on a loop device over it."""
-        self._permit("make a file system", 0)
+        self.permit("make a file system", 0)
         sized = spec.sized(self._target.size_bytes - DATA_OFFSET_BYTES)
         return filesystems.ext4_in(self._target.path, DATA_OFFSET_BYTES, sized)
 
@@ -253,14 +237,18 @@ class FileDevice(RealDevice):
             return filesystems.device_of(self._folder)
         return self._target.path if self._target.path.is_block_device() else None
 
+    def _begin_counting(self) -> None:
+        """A file counts nothing."""
+
     def age(self, ageing: Ageing) -> None:
         """Behind the header; at the drive's own speed."""
         self._emptied()
-        self._permit("age the drive", ageing.written_bytes)
+        self.permit("age the drive", ageing.written_bytes)
         behind = replace(ageing, begin_bytes=ageing.begin_bytes + DATA_OFFSET_BYTES)
         fio_ageing.run(self._target.path, behind, self._target.size_bytes)
 
-    def _permit(self, step: str, written_bytes: int) -> None:
+    def permit(self, step: str, written_bytes: int) -> None:
+        """Its target's guard."""
         self._target.permit(step, written_bytes)
 
 
@@ -311,7 +299,7 @@ class DriveDevice(RealDevice):
             with external_journal(self._drive, self._journal, sized) as folder:
                 yield folder
             return
-        self._permit("make a file system", 0)
+        self.permit("make a file system", 0)
         with filesystems.ext4(self.path, sized) as folder:
             yield folder
 
@@ -321,7 +309,7 @@ class DriveDevice(RealDevice):
     def age(self, ageing: Ageing) -> None:
         """At the drive's own speed."""
         self._emptied()
-        self._permit("age the drive", ageing.written_bytes)
+        self.permit("age the drive", ageing.written_bytes)
         fio_ageing.run(self.path, ageing, self.size_bytes)
 
     def writes(self) -> Writes | None:
@@ -339,11 +327,9 @@ class DriveDevice(RealDevice):
             shares={REST: Share(host_bytes=host_bytes)},
         )
 
-    def begin(self) -> None:
+    def _begin_counting(self) -> None:
         """Asks the drive what it has written so far."""
-        sync(self._storage, self._folder)
-        self._before = self._wear()  # before the recording, which sees such questions
-        super().begin()
+        self._before = self._wear()
 
     def counted(self) -> dict[str, int]:
         """Since `begin`: what flash was written, and by the host, if the drive counts that finely
@@ -387,7 +373,8 @@ class DriveDevice(RealDevice):
         drive = self._drive.drive
         return reading.read(drive.node, WEAR_BY[drive.transport])
 
-    def _permit(self, step: str, written_bytes: int) -> None:
+    def permit(self, step: str, written_bytes: int) -> None:
+        """Its claim's guard."""
         self._drive.permit(step, written_bytes)
 
 

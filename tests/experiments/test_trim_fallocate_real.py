@@ -402,7 +402,7 @@ ServerMemory.look = hang
 bench = EmulatedBench(Path(sys.argv[1]), {"ssd": "crucial_mx500_250gb"}, slowdown=50)
 cell = Cell(device="ssd", variant="paper", device_bytes=1 << 30, trim="discard", scale_factor=0.05,
             preallocation_bytes=1 << 20, workload="hash_join", work_mem_bytes=65536,
-            repetitions=1, page_cache_bytes=4 << 20, dirty_ratio=0.25, max_files=1000,
+            repetitions=1, page_cache_bytes=4 << 20, dirty_ratio=0.2, max_files=1000,
             commit_s=5.0, size_ratio_to_paper=1.0, shared_buffers_bytes=0, occupied_ratio=0.0)
 real.run_point(cell, bench, Path(sys.argv[2]))
 """

@@ -149,3 +149,41 @@ def test_the_group_of_a_killed_run_is_cleaned_with_what_is_in_it() -> None:
     for pid in members:
         stat = Path(f"/proc/{pid}/stat")
         assert not stat.exists() or ") Z " in stat.read_text()
+
+
+CONTROLLERS = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("blkio\t0\t40\t1\nmemory\t0\t40\t1\n", True),
+        ("", True),  # kernels without version 1 list neither
+        ("blkio\t3\t1\t1\nmemory\t4\t9\t1\n", False),
+        ("blkio\t3\t1\t1\nmemory\t0\t9\t1\n", False),
+        ("blkio\t0\t1\t1\nmemory\t4\t9\t1\n", False),
+    ],
+)
+def test_groups_bound_writeback_where_version_2_has_both_controllers(
+    lines: str, expected: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "cgroups").write_text(CONTROLLERS + lines)
+    assert cgroups.bound_writeback(tmp_path / "cgroups") == expected
+
+
+def test_what_may_be_dirty_is_a_share_of_file_pages_and_what_is_free(tmp_path: Path) -> None:
+    inner = tmp_path / "slice" / "us"
+    inner.mkdir(parents=True)
+    (inner / "memory.stat").write_text("anon 7\nfile 900\nactive_file 300\ninactive_file 500\n")
+    group = cgroups.Cgroup(2, inner)
+    assert group.dirtyable_bytes() > 1 << 60  # nothing limits it
+    for folder, current, most, high in (
+        (inner, 850, 1000, "max"),
+        (tmp_path / "slice", 90, "max", 100),
+    ):
+        (folder / "memory.current").write_text(f"{current}\n")
+        (folder / "memory.max").write_text(f"{most}\n")
+        (folder / "memory.high").write_text(f"{high}\n")
+    assert group.dirtyable_bytes() == 800 + 10
+    (inner / "memory.current").write_text("1020\n")  # for a moment it may have more
+    assert group.dirtyable_bytes() == 800

@@ -27,7 +27,8 @@ from harness.runs import roles
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers import hardware
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
-from harness.tiers.hardware import DEVICE, HardwareBench, RealDevice, write_records
+from harness.tiers.hardware import DEVICE, HardwareBench, RealDevice
+from harness.tiers.on_device import write_records
 from harness.workloads.ageing import Ageing
 from harness.workloads.records import RECORD_BYTES
 from harness.workloads.tpch import JoinInputs

@@ -23,7 +23,7 @@ from harness.experiments.beside import Beside, JudgedAgreement, in_its_place, no
 from harness.experiments.this_machine import write_bare_profile
 from harness.paths import Project
 from harness.tiers.base import DATA_OFFSET_BYTES
-from harness.tiers.hardware import write_records
+from harness.tiers.on_device import write_records
 from harness.workloads.records import RECORD_BYTES
 from harness.workloads.tpch import (
     JoinInputs,

@@ -43,7 +43,7 @@ from harness.experiments.variants import overrides_of
 from harness.probes import analysis, counters
 from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
-from harness.system import ext4_spec, filesystems, leases, mounts, processors
+from harness.system import ext4_spec, filesystems, leases, mounts, processors, writeback
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import DATA_OFFSET_BYTES, Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads.ageing import Ageing
@@ -122,6 +122,7 @@ def run_point(
     """
     mode = page_writes.find(v.mode)
     _check(v, mode)
+    writeback.check_share(_DIRTY_RATIO)
     mysql.find_programs()
     request = DeviceRequest(
         device=v.device,

@@ -35,6 +35,7 @@ from harness.experiments.sort_merge_join import clients
 from harness.experiments.sort_merge_join.clients import ClientRun
 from harness.experiments.sort_merge_join.grid import Cell, Parameters
 from harness.probes import analysis
+from harness.system import writeback
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.workloads import tpch_tables
@@ -97,6 +98,7 @@ def run_point(
     page_cache_bytes. `file_system_bytes`: in place of what is needed. Raises HarnessError; whatever
     it started has ended then.
     """
+    writeback.check_share(v.dirty_ratio)
     count = v.clients
     cache_bytes = memory_bytes or v.page_cache_bytes
     tables = tpch_tables.table_files(raw, v.size_ratio_to_paper)

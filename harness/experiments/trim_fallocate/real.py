@@ -40,7 +40,7 @@ from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
 from harness.probes.recorder import Recorder
-from harness.system import filesystems, leases, mounts
+from harness.system import filesystems, leases, mounts, writeback
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import Bench, DeviceRequest, DeviceUnderTest
 from harness.units import format_bytes
@@ -102,6 +102,7 @@ def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
         raise BadParameter("preallocate_again, occupied_ratio: the simulated tier has them only")
     if trim not in TRIMS:
         raise BadParameter(f"trim {trim!r}: one of {', '.join(TRIMS)}")
+    writeback.check_share(v.dirty_ratio)
     tables = tpch_tables.whole_tables(raw, v.scale_factor)
     page_cache_bytes = v.page_cache_bytes
     traces = raw.absolute() / "trim_fallocate"
