@@ -33,10 +33,14 @@ HEADINGS: Final = (
 
 _SIMULATED: Final = "simulated"
 _EARLIER: Final = "by an earlier code"
-_EARLIER_SAID: Final = (
-    f"*{_EARLIER[0].upper()}{_EARLIER[1:]}*: something that such a measurement passes through has "
-    "changed since it was recorded, if only what guards a drive; `make emulated` records it anew."
-)
+_OTHERWISE: Final = "with other parameters"
+_SAID: Final = {
+    _EARLIER: "*By an earlier code*: something that such a measurement passes through has changed "
+    "since it was recorded, if only what guards a drive; `make emulated` records it anew.",
+    _OTHERWISE: "*With other parameters*: params.yaml has others for it now; `make emulated` "
+    "records it anew.",
+}
+"""What keeps a record from being one of now."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +114,18 @@ def lines(project: Project) -> list[Line]:
 
 
 def label(project: Project, paper: str, tier: str) -> str:
-    """What a tier's verdicts are called: a measurement of before the code changed says so."""
+    """What a tier's verdicts are called: a measurement of before the code or the parameters changed
+    says so.
+    """
     measured = tier in tiers.names() and tier != _SIMULATED
     about = published.about(project, paper, tier) if measured else None
-    if about is None or about["code"] == code.run_of(experiments.find(paper), tier).digest():
+    if about is None:
         return tier
-    return f"{tier}, {_EARLIER}"
+    if about["code"] != code.run_of(experiments.find(paper), tier).digest():
+        return f"{tier}, {_EARLIER}"
+    if about["parameters"] != parameters.default(project, paper, tier).model_dump(mode="json"):
+        return f"{tier}, {_OTHERWISE}"
+    return tier
 
 
 def verdicts_of(project: Project, paper: str) -> dict[str, dict[str, Any]]:
@@ -162,8 +172,9 @@ def in_markdown(project: Project) -> str:
         rows.append([link, *rest])
     table = ["| " + " | ".join(row) + " |" for row in rows]
     doubts = [f"- {line}" for line in sceptic(project)]
-    earlier = [_EARLIER_SAID, ""] if any(_EARLIER in "".join(row) for row in rows) else []
-    return "\n".join([*table, "", *earlier, "What does not come out, and why:", "", *doubts, ""])
+    why = [said for word, said in _SAID.items() if any(word in row[1] for row in rows)]
+    known = [line for said in why for line in (said, "")]
+    return "\n".join([*table, "", *known, "What does not come out, and why:", "", *doubts, ""])
 
 
 def print_to(project: Project, console: Console) -> None:
@@ -172,13 +183,15 @@ def print_to(project: Project, console: Console) -> None:
     for heading in HEADINGS:
         of_text = heading in HEADINGS[:2]
         table.add_column(heading, justify="left" if of_text else "right")
-    is_earlier = False
+    marked = []
     for line in lines(project):
         _, ran_on, reproduced, *counts = line.cells
-        if ran_on.endswith(_EARLIER):
-            ran_on, is_earlier = f"{line.tier} *", True
+        if ran_on.endswith(tuple(_SAID)):
+            marked.append(ran_on.removeprefix(f"{line.tier}, "))
+            ran_on = f"{line.tier} *"
         table.add_row(line.paper, ran_on, f"[green]{reproduced}[/]", *counts)
     console.print(table)
-    if is_earlier:
-        console.print(f"* {_EARLIER}: make emulated records it anew")
+    if marked:
+        why = " or ".join(word for word in _SAID if word in marked)
+        console.print(f"* {why}: make emulated records it anew")
     console.print("claims that could have failed; which, and why: harness claims PAPER --failed")

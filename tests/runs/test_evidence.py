@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
+from rich.console import Console
 
 from harness import experiments
 from harness.errors import DataFolderError
 from harness.paths import Project
-from harness.runs import claims, code, evidence, places, summary
+from harness.runs import claims, code, evidence, parameters, places, summary
 from harness.runs.made_part import MadePart
 
 CLAIMS = """
@@ -234,13 +235,25 @@ def test_the_model_of_the_same_run_tells_its_size_from_the_real_stack(
     assert run_on_a_stack(project, model_elapsed_s) == [f"- figure 1, time {says}"]
 
 
-def test_a_measurement_of_before_the_code_changed_says_so(project: Project) -> None:
+def test_a_measurement_of_before_code_or_parameters_changed_says_so(project: Project) -> None:
     (project.metrics / "grace_hash_join.emulated.json").write_text(
         (project.metrics / "grace_hash_join.simulated.json").read_text()
     )
+    project.params.write_text((REPOSITORY / "params.yaml").read_text())
     about = places.published(project, "grace_hash_join", "emulated").about
     present = code.run_of(experiments.find("grace_hash_join"), "emulated").digest()
-    for digest, said in ((present, False), ("of before", True)):
-        about.write_text(json.dumps({"code": digest}))
-        assert ("| emulated, by an earlier code |" in summary.in_markdown(project)) is said
-        assert ("`make emulated` records it anew" in summary.in_markdown(project)) is said
+    own = parameters.default(project, "grace_hash_join", "emulated").model_dump(mode="json")
+    for digest, values, label in (
+        (present, own, "emulated"),
+        ("of before", own, "emulated, by an earlier code"),
+        ("of before", own | {"users": [7]}, "emulated, by an earlier code"),
+        (present, own | {"users": [7]}, "emulated, with other parameters"),
+    ):
+        about.write_text(json.dumps({"code": digest, "parameters": values}))
+        text = summary.in_markdown(project)
+        assert f"| {label} |" in text
+        assert ("`make emulated` records it anew" in text) is (label != "emulated")
+        terminal = Console(record=True, width=200)
+        summary.print_to(project, terminal)
+        marked = f"* {label.removeprefix('emulated, ')}: make emulated records it anew"
+        assert (marked in terminal.export_text()) is (label != "emulated")
