@@ -117,7 +117,8 @@ class Lines(Output):
     def _is_row(self, line: bytes) -> bool:
         if not line:
             return False
-        good = re.fullmatch(rb"(-?\d*,){%d}-?\d*" % (len(self._names) - 1), line) is not None
+        shape = rb"(-?\d*,){%d}-?\d*" % (len(self._names) - 1)
+        good = re.fullmatch(shape, line) is not None and all(map(_is_held, line.split(b",")))
         self.bad += not good
         return good
 
@@ -214,6 +215,11 @@ class JsonMaps(Output):
                 self.maps[name.removeprefix("@")] = value
             else:
                 self.totals[name.removeprefix("@")] = int(value)
+
+
+def _is_held(field: bytes) -> bool:
+    """Whether a row's field is nothing or fits into 64 bits with a sign, as times and places do."""
+    return not field.strip(b"-") or -(1 << 63) <= int(field) < 1 << 63
 
 
 def _listed(value: Any) -> list[Any]:

@@ -82,14 +82,11 @@ def test_rows_survive_any_cut_and_any_line_between(
     assert lines.totals == ({"phase": 3} if "@phase: 3" in said else {})
 
 
-@pytest.mark.parametrize("line", [b"1,2", b"1,2,3,4", b"1,2,99999999999999999999999", b"1-2,3,4"])
+@pytest.mark.parametrize("line", [b"1,2", b"1,2,3,4", b"1,2,9223372036854775808", b"1-2,3,4"])
 def test_a_line_that_is_no_row_is_counted(line: bytes) -> None:
     lines = Lines(3)
     good = [(1, 2, 3), (4, 5, 6)]
-    try:
-        rows = taken_apart(lines, [b"1,2,3\n" + line + b"\n4,5,6\n"])
-    except pa.ArrowInvalid:
-        return  # a number that is none: the recording fails
+    rows = taken_apart(lines, [b"1,2,3\n" + line + b"\n4,5,6\n"])
     assert (rows, lines.bad) == (good, 1)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hardware.drives import STANDARD, Nvme
+from hardware.drives import STANDARD, Nvme, Sata
 from harness.probes.recorder import Recorder
 
 [NVME] = [drive for drive in STANDARD if isinstance(drive, Nvme)]
+SATA = [drive for drive in STANDARD if isinstance(drive, Sata)]
 PLACES = ("--direct=1", "--size=64k", "--offset_increment=64k")
 SIZES = {
     "one size": ("--rw=randwrite", "--bs=8k"),
@@ -55,3 +56,22 @@ def test_few_places_written_again_and_again_lose_no_row(sizes: str, tmp_path: Pa
     rows = pq.read_table(tmp_path / "t.parquet").to_pandas()
     assert len(rows) >= WRITERS * 1250
     assert rows.latency_ns.isna().any(), "no end or issue was skipped: nothing was tried"
+
+
+@pytest.mark.parametrize("script", ["block_io", "io_histograms"])
+def test_questions_for_a_drives_wear_are_no_requests(script: str, tmp_path: Path) -> None:
+    """They go the way of block requests, to no place, and the kernel counts none of them."""
+    model = SATA[0].model.replace(" ", "_")
+    device = Path(f"/dev/disk/by-id/ata-{model}_{SATA[0].serial}").resolve(strict=True)
+    job = ("--name=x", "--direct=1", "--rw=randwrite", "--bs=4k", "--size=1m")
+    with Recorder(device, tmp_path / "t.parquet", script) as probe:
+        for _ in range(3):
+            subprocess.run(["fio", *job, f"--filename={device}"], check=True)
+            subprocess.run(["smartctl", "--json", "--attributes", device], check=False)
+    recording = probe.recording
+    assert recording is not None
+    assert recording.counters is not None
+    assert recording.counters.write_ios == 3 * 256
+    if script == "block_io":
+        rows = pq.read_table(tmp_path / "t.parquet").to_pandas()
+        assert set(rows.op) <= {"write", "read", "flush"}
