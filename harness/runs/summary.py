@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,6 +65,11 @@ class Line:
     def is_of_tier(self) -> bool:
         """Whether it is a run's of the pipeline's size, not the model's at the paper's."""
         return self.tier in tiers.names()
+
+    @property
+    def mark(self) -> str:
+        """What keeps it from being a record of now, of `_SAID`; empty if nothing does."""
+        return next((word for word in _SAID if self.label.endswith(word)), "")
 
     @property
     def section(self) -> str:
@@ -166,15 +172,15 @@ def sceptic(project: Project) -> list[str]:
 def in_markdown(project: Project) -> str:
     """For README: the table, and what a sceptic needs."""
     rows = [list(HEADINGS), ["---"] * len(HEADINGS)]
-    for line in lines(project):
+    shown = lines(project)
+    for line in shown:
         title, *rest = line.cells
         link = f"[{title}](notebooks/{line.notebook}.ipynb)" if line.notebook else title
         rows.append([link, *rest])
     table = ["| " + " | ".join(row) + " |" for row in rows]
     doubts = [f"- {line}" for line in sceptic(project)]
-    why = [said for word, said in _SAID.items() if any(word in row[1] for row in rows)]
-    known = [line for said in why for line in (said, "")]
-    return "\n".join([*table, "", *known, "What does not come out, and why:", "", *doubts, ""])
+    why = [f"{_SAID[mark]}\n" for mark in _marks(shown)]
+    return "\n".join([*table, "", *why, "What does not come out, and why:", "", *doubts, ""])
 
 
 def print_to(project: Project, console: Console) -> None:
@@ -183,15 +189,19 @@ def print_to(project: Project, console: Console) -> None:
     for heading in HEADINGS:
         of_text = heading in HEADINGS[:2]
         table.add_column(heading, justify="left" if of_text else "right")
-    marked = []
-    for line in lines(project):
+    shown = lines(project)
+    for line in shown:
         _, ran_on, reproduced, *counts = line.cells
-        if ran_on.endswith(tuple(_SAID)):
-            marked.append(ran_on.removeprefix(f"{line.tier}, "))
+        if line.mark:
             ran_on = f"{line.tier} *"
         table.add_row(line.paper, ran_on, f"[green]{reproduced}[/]", *counts)
     console.print(table)
-    if marked:
-        why = " or ".join(word for word in _SAID if word in marked)
-        console.print(f"* {why}: make emulated records it anew")
+    if marks := _marks(shown):
+        console.print(f"* {' or '.join(marks)}: make emulated records it anew")
     console.print("claims that could have failed; which, and why: harness claims PAPER --failed")
+
+
+def _marks(shown: Sequence[Line]) -> list[str]:
+    """Those that any of the lines has, each once, in the order of `_SAID`."""
+    there = {line.mark for line in shown}
+    return [mark for mark in _SAID if mark in there]

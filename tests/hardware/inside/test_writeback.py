@@ -43,7 +43,6 @@ def test_a_group_may_have_as_much_dirty_as_the_device_is_bounded_to(
                     seen.append(group.memory().dirty)
                     time.sleep(0.02)
             assert writer.returncode == 0
-
     assert 0.25 * LIMIT_BYTES < max(seen) < 1.25 * LIMIT_BYTES
     assert group not in cgroups.made()
 
