@@ -24,6 +24,7 @@ from harness.drives import device_locks, fingerprint
 from harness.errors import DiskFull, TargetError
 from harness.system import loop_devices
 from harness.units import format_bytes
+from harness.workloads import fio
 
 HEADER_BYTES: Final = 1 << 20
 """What lies before this offset on a target belongs to the harness."""
@@ -65,6 +66,8 @@ def check(path: Path, needed_bytes: int, *, cached: bool = False) -> None:
 
     `cached`: also on a file system that has no O_DIRECT. Leaves nothing behind.
     """
+    for name in (path.absolute(), Path(os.path.realpath(path))):
+        fio.check_name(name)
     if path.is_symlink() or path.exists():
         _check_existing(Path(os.path.realpath(path)), needed_bytes, cached=cached)
     else:
@@ -220,6 +223,11 @@ def _check_loop_device(path: Path, info: os.stat_result) -> None:
     if os.major(info.st_rdev) != _LOOP_MAJOR:
         raise TargetError(f"{path} is a drive: only files and loop devices can be used here")
     sysfs = Path("/sys/dev/block") / f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
+    if loop_devices.is_over_device(path):
+        raise TargetError(
+            f"{path} is a loop device over a drive, which it does not hold, nor who else uses it: "
+            "claim the drive (harness hardware claim), or give a loop device over a file"
+        )
     if where := _mounted_at(sysfs, info):
         raise TargetError(f"{path} is mounted at {where}: unmount it first")
     if _is_swap(path):

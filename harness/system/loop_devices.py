@@ -7,7 +7,7 @@ import fcntl
 import os
 import struct
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.errors import TargetError
 
@@ -85,12 +85,34 @@ def clear(loop: int) -> None:
 
 def name_of(loop: int) -> bytes | None:
     """The name that the kernel keeps for an open loop device; None if it is over nothing."""
+    status = _status(loop)
+    return None if status is None else bytes(status[9]).split(b"\0")[0]
+
+
+def is_over_device(path: Path) -> bool:
+    """Whether a loop device is over a block device, and no file. Raises TargetError.
+
+    The kernel says it of what it has open (lo_rdevice), whatever the path that it keeps leads to.
+    """
+    try:
+        loop = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise TargetError(f"{path}: {error.strerror}") from error
+    try:
+        status = _status(loop)
+    finally:
+        os.close(loop)
+    return status is not None and status[2] != 0
+
+
+def _status(loop: int) -> tuple[Any, ...] | None:
+    """What the kernel says of an open loop device, as in `_INFO`; None if it is over nothing."""
     info = bytearray(_INFO.size)
     try:
         fcntl.ioctl(loop, _GET_STATUS64, info)
     except OSError:
         return None
-    return bytes(_INFO.unpack(info)[9]).split(b"\0")[0]
+    return _INFO.unpack(info)
 
 
 def remove(device: Path) -> None:

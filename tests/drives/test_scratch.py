@@ -373,3 +373,41 @@ def test_drives_are_never_accepted() -> None:
         if device.is_block_device() and not entry.name.startswith("loop"):
             with pytest.raises(HarnessError, match="is a drive"):
                 scratch.check(device, SIZE)
+
+
+@pytest.mark.parametrize("name", ["of somebody:1", "of somebody\\"])
+def test_a_name_that_fio_takes_for_several_is_refused(tmp_path: Path, name: str) -> None:
+    """It would write to the file before the colon, which is not ours."""
+    there = tmp_path / "of somebody"
+    there.write_text("precious")
+    with (
+        pytest.raises(TargetError, match="choose another path"),
+        scratch.use(tmp_path / name, SIZE),
+    ):
+        pass
+    (tmp_path / "link").symlink_to(name)
+    with pytest.raises(TargetError, match="choose another path"):
+        scratch.check(tmp_path / "link", SIZE)
+    assert [path.name for path in tmp_path.iterdir() if not path.is_symlink()] == [there.name]
+    assert there.read_text() == "precious"
+
+
+@pytest.mark.root
+def test_a_loop_device_over_a_device_is_refused(tmp_path: Path) -> None:
+    """What is below may be a drive that nobody has claimed, and may be in use."""
+    with loop_device(tmp_path, SIZE) as below:
+        made = subprocess.run(
+            [need("losetup"), "--find", "--show", "--direct-io=on", str(below)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        above = Path(made.stdout.strip())
+        try:
+            assert loop_devices.is_over_device(above)
+            assert not loop_devices.is_over_device(below)
+            with pytest.raises(TargetError, match="loop device over a drive"):
+                scratch.check(above, SIZE // 2)
+            assert not any(below.read_bytes())
+        finally:
+            subprocess.run(["losetup", "--detach", str(above)], check=True)
