@@ -193,7 +193,7 @@ def run(
     if preload is not None:
         _check_library(preload.library)
     account = private.account(_KIND)
-    with open_lease() as lease:
+    with _of_no_other_server(), open_lease() as lease:
         cgroup = lease.new_cgroup() if bounded else None
         folder = account.new_folder(lease, parent)
         short = account.new_folder(lease, Path(tempfile.gettempdir()))  # as a socket's path must be
@@ -206,7 +206,7 @@ def run(
         command = [*_preloading(preload, folder), *server]
         process = account.start(lease, command, log, cgroup)
         try:
-            version = _wait_until_ready(process, socket, log)
+            version = _wait_until_ready(process, socket, data, log)
             if preload is not None:
                 _check_loaded(preload, process)
             yield Server(version, folder, socket, log, process, cgroup)
@@ -214,6 +214,22 @@ def run(
             private.stop(
                 process, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, limit_s=_STOP_LIMIT_S
             )
+
+
+@contextmanager
+def _of_no_other_server() -> Iterator[None]:
+    """While the block runs, this process's environment tells libpq and the server nothing.
+
+    It may name another server (PGHOSTADDR, PGSERVICE), which would be taken for ours and written
+    to, and it may change what sessions are set to (PGOPTIONS, PGTZ).
+    """
+    said = {name: value for name, value in os.environ.items() if name.startswith("PG")}
+    for name in said:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(said)
 
 
 def _check_library(library: Path) -> None:
@@ -262,7 +278,8 @@ def _arguments(data: Path, socket: Path, settings: Mapping[str, str]) -> list[st
     return ["-D", str(data)] + [part for n, v in pairs.items() for part in ("-c", f"{n}={v}")]
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path) -> str:
+def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, data: Path, log: Path) -> str:
+    """Its version, once it answers. Raises ServerError if it ends, or if another one answers."""
     deadline = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -273,6 +290,9 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, log: Path)
                 host=str(socket), dbname=DATABASE, user=_USER, connect_timeout=5
             ) as connection,
         ):
+            [there] = connection.execute("SHOW data_directory").fetchone() or [""]
+            if Path(there) != data:
+                raise ServerError(f"{socket}: a server answers whose data is in {there}: not ours")
             return str(connection.info.parameter_status("server_version")).split()[0]
         time.sleep(0.05)
     raise ServerError(f"PostgreSQL did not start in {_START_LIMIT_S} s: {private.last_line(log)}")

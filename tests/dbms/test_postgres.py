@@ -15,7 +15,7 @@ import pytest
 from conftest import cleaning_alone, open_folder
 
 from harness.dbms import loading, postgres
-from harness.errors import HarnessError, MissingTool
+from harness.errors import HarnessError, MissingTool, ServerError
 from harness.runs import cleaning
 
 
@@ -53,6 +53,32 @@ def test_a_server_answers_on_its_socket_only_and_goes(place: Path) -> None:
     assert not running(pid)
     assert not folder.exists()
     assert not socket.exists()
+
+
+def test_what_the_environment_says_of_servers_is_not_heard(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server would be taken for ours and written to; sessions would have other settings."""
+    said = {
+        "PGHOSTADDR": "127.0.0.1",
+        "PGPORT": "1",
+        "PGOPTIONS": "-c work_mem=77MB",
+        "PGTZ": "Iran",
+    }
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    with postgres.run(place, {"work_mem": "1MB"}) as server, server.connect() as db:
+        assert db.execute("SHOW work_mem").fetchone() == ("1MB",)
+        assert db.execute("SHOW timezone").fetchone() != ("Iran",)
+        assert db.execute("SHOW data_directory").fetchone() == (str(server.folder / "data"),)
+    assert {name: os.environ[name] for name in said} == said
+
+
+def test_another_server_that_answers_is_not_taken_for_ours(place: Path) -> None:
+    with postgres.run(place, {}) as server:
+        other = server.folder.with_name("other")
+        with pytest.raises(ServerError, match="not ours"):
+            postgres._wait_until_ready(server.process, server.socket, other, server.log)
 
 
 def test_a_server_that_cannot_start_says_why(place: Path) -> None:
