@@ -82,12 +82,11 @@ def ext4_in(target: Path, offset_bytes: int, spec: Ext4Spec) -> Iterator[Path]:
     make(target, spec, offset_bytes=offset_bytes)
     place = ["loop", f"offset={offset_bytes}", f"sizelimit={spec.size_bytes}"]
     with _mounted(target, [*place, *spec.mount_options]) as folder:
-        number = mounts.number_of(folder)
         loop = device_of(folder)
         if spec.discard:
             _check_discard(loop)  # of a file: what lies below it decides
         _run("losetup", "--direct-io=on", str(loop))
-        with writeback.limited(number, spec.dirty_bytes):
+        with _bounded(folder, spec.dirty_bytes):
             yield folder
 
 
@@ -113,9 +112,25 @@ def mounted(device: Path, spec: Ext4Spec = PLAIN, *, journal: Path | None = None
         options.append(f"journal_path={journal}")
     with (
         _mounted(device, options) as folder,
-        writeback.limited(mounts.number_of(folder), spec.dirty_bytes),
+        _bounded(folder, spec.dirty_bytes),
     ):
         yield folder
+
+
+@contextlib.contextmanager
+def _bounded(folder: Path, limit_bytes: int) -> Iterator[None]:
+    """What may be dirty of the device below, while the block runs; 0: as much as the kernel lets.
+
+    After a kill `clean`, or the next run that bounds it, lifts it.
+    """
+    if not limit_bytes:
+        yield
+        return
+    number = mounts.number_of(folder)
+    with leases.open_lease() as lease:
+        lease.note_bound(block_queue.folder_of(number).name)
+        with writeback.limited(number, limit_bytes):
+            yield
 
 
 def check(device: Path) -> str:

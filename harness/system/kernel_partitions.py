@@ -8,6 +8,7 @@ include/uapi/linux/blkpg.h; exclusive opens: open(2), O_EXCL without O_CREAT.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 from dataclasses import dataclass
@@ -123,9 +124,10 @@ def _call(fd: int, operation: int, extent: Extent) -> None:
         fcntl.ioctl(fd, _BLKPG, argument)
     except OSError as error:
         doing = "added" if operation == _ADD else "removed"
-        raise TargetError(
-            f"kernel partition {extent.number} could not be {doing}: {error.strerror}"
-        ) from error
+        said = f"kernel partition {extent.number} could not be {doing}: {error.strerror}"
+        if error.errno == errno.EBUSY and operation == _DELETE:
+            said += ": if a run was killed, harness clean unmounts what it has left there"
+        raise TargetError(said) from error
 
 
 def _number(path: Path) -> int:

@@ -14,6 +14,7 @@ that the run holds for as long as it lives, and notes:
     TOKEN/mount-TOKEN     the folder that something of ours is mounted at, or is about to be
     TOKEN/partitions-TOKEN  the number of a claimed drive that the kernel has partitions of for us
     TOKEN/queue-TOKEN     a drive, and its queue's settings as they were before we changed any
+    TOKEN/bound-TOKEN     a device, and what of it might be dirty before we bounded it
 
 A process is ours if it has the number and start time, in the boot, that were noted; it notes them
 itself, before it becomes the program that it is to be. A folder is ours if it has the noted path
@@ -59,6 +60,8 @@ _FOR_ROOT: Final = _DEVICES / ".leases"
 _TOKEN_FILE: Final = ".flashlab-lease"  # noqa: S105
 _PROCESS: Final = {"pid": int, "identity": str, "ending": int}
 _QUEUE: Final = {"drive": str, "sequence": str, "settings": dict, "changing": list}
+_BOUND: Final = {"drive": str, "sequence": str, "ratio": str, "strict": str}
+_OF_DRIVES: Final[Mapping[str, Mapping[str, type]]] = {"queue": _QUEUE, "bound": _BOUND}
 _LAST_PID: Final = 1 << 22
 """PID_MAX_LIMIT of include/linux/threads.h."""
 
@@ -118,16 +121,27 @@ class Lease:
         back by `clean` in the middle of this run. Raises TargetError.
         """
         with locks.folder_lock(_root(), shared=False):
-            for left in _queue_notes(_dead(), drive):
+            for left in _drive_notes("queue", _dead(), drive):
                 _end_queue(left)
-            facts = {
-                "drive": drive,
-                "sequence": block_queue.sequence(drive),
-                "settings": block_queue.noted(drive),
-                "changing": list(changing),
-            }
-            note = self.folder / f"queue-{secrets.token_hex(8)}"
-            note.write_text(json.dumps(facts))
+            settings = {"settings": block_queue.noted(drive), "changing": list(changing)}
+            self._note_drive("queue", drive, settings)
+
+    def note_bound(self, drive: str) -> None:
+        """What may be dirty of a drive is put back with the lease; before it is bounded.
+
+        `drive`: its name in /sys/block. What a run that is no more has left of its own is put back
+        first, as of `note_queue`. Raises TargetError.
+        """
+        with locks.folder_lock(_root(), shared=False):
+            for left in _drive_notes("bound", _dead(), drive):
+                _end_bound(left)
+            ratio, strict = writeback.bound_of(block_queue.number_of(drive))
+            self._note_drive("bound", drive, {"ratio": ratio, "strict": strict})
+
+    def _note_drive(self, kind: str, drive: str, facts: Mapping[str, Any]) -> None:
+        there = {"drive": drive, "sequence": block_queue.sequence(drive)}
+        note = self.folder / f"{kind}-{secrets.token_hex(8)}"
+        note.write_text(json.dumps({**there, **facts}))
 
     def start(
         self,
@@ -188,13 +202,13 @@ def call(
 
 def end_processes() -> tuple[list[str], list[str]]:
     """Ends processes of runs that are no more, and the control groups that they were in, and puts
-    back drives' queue settings.
+    back drives' queue settings and what may be dirty of them.
 
     Returns what was done, and what could not be.
     """
     with locks.folder_lock(_root(), shared=False):
         dead = _dead()
-        ended = [_end_all(dead, kind) for kind in ("process", "cgroup", "queue")]
+        ended = [_end_all(dead, kind) for kind in ("process", "cgroup", "queue", "bound")]
         done = [line for lines, _ in ended for line in lines]
         return done, [line for _, lines in ended for line in lines]
 
@@ -217,6 +231,18 @@ def delete_folders() -> tuple[list[str], list[str]]:
             with contextlib.suppress(OSError):
                 empty.rmdir()
     return done, failed
+
+
+def queue_of(drive: str) -> dict[str, str]:
+    """A drive's queue settings as the next run finds them: as they were before those changed any
+    that are no more. `drive`: its name in /sys/block.
+    """
+    with locks.folder_lock(_root(), shared=True):
+        for note in _drive_notes("queue", _dead(), drive):
+            facts = _noted_facts(note, _QUEUE)
+            if facts and _is_there(facts):
+                return dict(facts["settings"])
+    return block_queue.noted(drive)
 
 
 def free_workqueues() -> None:
@@ -335,9 +361,9 @@ def _end_queue(note: Path) -> str:
     """
     facts = _noted_facts(note, _QUEUE)
     done = ""
-    if facts and facts["sequence"] == block_queue.sequence(facts["drive"]) != "":
+    if facts and _is_there(facts):
         drive, settings = facts["drive"], facts["settings"]
-        if not _is_alive(note.parent) and _queue_notes(filter(_is_alive, _all()), drive):
+        if _is_used(note, "queue", drive):
             return f"left the queue settings of {drive} to a run that uses it: clean up after it"
         if block_queue.noted(drive) != settings:
             block_queue.put_back(drive, settings, facts["changing"])
@@ -346,12 +372,41 @@ def _end_queue(note: Path) -> str:
     return done
 
 
-def _queue_notes(leases: Iterable[Path], drive: str) -> list[Path]:
-    """Their notes of this drive's queue; a wrong one is of none, and `clean` tells it."""
+def _end_bound(note: Path) -> str:
+    """Lifts the bound of a noted drive, if it still is the one; returns what was done.
+
+    What a run that is no more had noted waits for a living one that bounds the drive.
+    """
+    facts = _noted_facts(note, _BOUND)
+    done = ""
+    if facts and _is_there(facts):
+        drive, was = facts["drive"], (facts["ratio"], facts["strict"])
+        if _is_used(note, "bound", drive):
+            return f"left the bound of {drive} to a run that uses it: clean up after it"
+        number = block_queue.number_of(drive)
+        if writeback.bound_of(number) != was:
+            writeback.lift_bound(number, *was)
+            done = f"lifted the bound of {drive}'s dirty pages"
+    note.unlink(missing_ok=True)
+    return done
+
+
+def _is_there(facts: Mapping[str, Any]) -> bool:
+    """Whether a noted drive still is the one."""
+    return bool(facts["sequence"] == block_queue.sequence(facts["drive"]) != "")
+
+
+def _is_used(note: Path, kind: str, drive: str) -> bool:
+    """Whether a living run has a note of that kind of the drive, and this one's run is no more."""
+    return not _is_alive(note.parent) and bool(_drive_notes(kind, filter(_is_alive, _all()), drive))
+
+
+def _drive_notes(kind: str, leases: Iterable[Path], drive: str) -> list[Path]:
+    """Their notes of one kind of this drive; a wrong one is of none, and `clean` tells it."""
     found = []
-    for note in (note for lease in leases for note in sorted(lease.glob("queue-*"))):
+    for note in (note for lease in leases for note in sorted(lease.glob(f"{kind}-*"))):
         with contextlib.suppress(TargetError):
-            facts = _noted_facts(note, _QUEUE)
+            facts = _noted_facts(note, _OF_DRIVES[kind])
             if facts and facts["drive"] == drive:
                 found.append(note)
     return found
@@ -360,10 +415,7 @@ def _queue_notes(leases: Iterable[Path], drive: str) -> list[Path]:
 def _end_mount(note: Path) -> str:
     """Unmounts what is mounted at a noted folder; returns what was done."""
     path = _noted_path(note)
-    ours = [mount for mount in mounts.table()[::-1] if mount.point == path]
-    for mount in ours:  # its bound goes first: it would outlive the mount
-        writeback.lift_bound(mount.number)
-    done = [mounts.unmount(mount) for mount in ours]
+    done = [mounts.unmount(mount) for mount in mounts.table()[::-1] if mount.point == path]
     note.unlink(missing_ok=True)
     return "; ".join(done)
 
@@ -467,6 +519,7 @@ _KINDS: Final[dict[str, Callable[[Path], str]]] = {
     "process": _end_process,
     "cgroup": _end_cgroup,
     "queue": _end_queue,
+    "bound": _end_bound,
     "mount": _end_mount,
     "partitions": _end_partitions,
     "folder": _delete_folder,

@@ -22,6 +22,9 @@ _THROTTLE: Final = "queue/wbt_lat_usec"
 _DEFAULT_THROTTLE: Final = "-1"
 _KEPT_EVERY_S: Final = 0.2
 _RATIO: Final = Path("/proc/sys/vm/dirty_ratio")
+_UNBOUNDED: Final = {"max_ratio": "100", "strict_limit": "0"}
+"""How the kernel makes a device."""
+
 _MOST: Final = 0.99
 """Of what all devices may hold, what one can be bounded to: a bound above all is refused, and what
 all may hold shrinks while it is set."""
@@ -68,7 +71,7 @@ def limited(number: str, limit_bytes: int) -> Iterator[None]:
             bound = _of_all(limit_bytes) if by_group else limit_bytes
             (place / "max_bytes").write_text(str(bound))
 
-    before = [(place / name).read_text().strip() for name in ("max_ratio", "strict_limit")]
+    before = bound_of(number)
     try:
         (place / "strict_limit").write_text("1")
         set_bound()
@@ -110,14 +113,24 @@ def lift(number: str) -> None:
     _set_throttle(number, _DEFAULT_THROTTLE)
 
 
-def lift_bound(number: str, ratio: str = "100", strict: str = "0") -> None:
+def bound_of(number: str) -> tuple[str, str]:
+    """What may be dirty of it now: a share, per cent, and whether it is held to that at all times,
+    0 or 1, as `lift_bound` takes them. A kernel that is too old to say has its defaults.
+    """
+    place = _place(number)
+    found = [(place / name, default) for name, default in _UNBOUNDED.items()]
+    ratio, strict = (p.read_text().strip() if p.exists() else default for p, default in found)
+    return ratio, strict
+
+
+def lift_bound(number: str, ratio: str = "", strict: str = "") -> None:
     """What may be dirty of it is this share, per cent, of what all devices' may; the kernel's own
     without `ratio` and `strict`.
     """
     place = _place(number)
     with contextlib.suppress(OSError):  # the device may be gone, or the kernel too old
-        (place / "max_ratio").write_text(ratio)
-        (place / "strict_limit").write_text(strict)
+        for (name, default), value in zip(_UNBOUNDED.items(), (ratio, strict), strict=True):
+            (place / name).write_text(value or default)
 
 
 def do_not_throttle(number: str) -> None:

@@ -17,6 +17,7 @@ from harness.system import leases, locks, mounts, processes, workqueues
 
 _DEEP = "[" * 100_000 + "]" * 100_000
 _PROCESS: dict[str, Any] = {"pid": 1, "start_time": 0, "ending": 15}
+_KINDS = ["process", "cgroup", "queue", "bound", "mount", "partitions", "folder"]
 _QUEUE: dict[str, Any] = {"drive": "nonexistent", "sequence": "1", "settings": {}, "changing": []}
 
 
@@ -32,7 +33,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return dead
 
 
-@pytest.mark.parametrize("kind", ["process", "cgroup", "queue", "mount", "partitions", "folder"])
+@pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize(
     "text",
     [
@@ -88,7 +89,7 @@ def _as_loop(note: Path) -> None:
     note.symlink_to(note.name)
 
 
-@pytest.mark.parametrize("kind", ["process", "cgroup", "queue", "mount", "partitions", "folder"])
+@pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("make", [_as_folder, _as_loop])
 def test_a_note_that_is_no_file(own: Path, kind: str, make: Callable[[Path], Any]) -> None:
     wrong = own / f"{kind}-0123"
@@ -99,7 +100,7 @@ def test_a_note_that_is_no_file(own: Path, kind: str, make: Callable[[Path], Any
     assert failed == [f"{wrong} is no note of ours: see what it names, then remove it"]
 
 
-@pytest.mark.parametrize("kind", ["process", "cgroup", "queue", "mount", "partitions", "folder"])
+@pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("text", ["", '"/tm', '{"pid": 1', "\x00"])
 def test_a_note_that_was_cut_short_is_forgotten(own: Path, kind: str, text: str) -> None:
     """What is noted comes before what it stands for: then there is nothing of it yet."""

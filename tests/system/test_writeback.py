@@ -13,7 +13,7 @@ import pytest
 
 from harness.devices.live.front import loops
 from harness.errors import MissingTool
-from harness.system import block_queue, cgroups, writeback
+from harness.system import block_queue, cgroups, leases, writeback
 
 pytestmark = pytest.mark.root
 LIMIT_BYTES = 8 << 20
@@ -41,6 +41,14 @@ def throttle(place: Path) -> Path:
     if not setting.is_file():
         pytest.skip("this kernel does not throttle write-back")
     return setting
+
+
+@pytest.fixture
+def own_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place in which nobody else's leases are."""
+    root = tmp_path / "leases"
+    monkeypatch.setattr(leases, "_root", lambda: root)
+    return root
 
 
 def bounded_bytes(place: Path) -> int:
@@ -112,3 +120,63 @@ def test_any_share_may_be_dirty_where_groups_do_not_bound_it() -> None:
     if cgroups.bound_writeback():
         pytest.skip("control groups of version 2 do, on this machine")
     writeback.check_share(1.0)
+
+
+def killed(lease: leases.Lease) -> None:
+    """As if its run had been: whoever looks finds a lock that nobody holds."""
+    lock = lease.folder / "lock"
+    lock.rename(lease.folder / "lock of before")
+    lock.touch(mode=0o600)
+
+
+def settings(place: Path) -> tuple[str, str]:
+    return writeback.bound_of(place.name)
+
+
+def test_a_bound_that_a_killed_run_has_left_is_lifted_by_clean(
+    place: Path, own_leases: Path
+) -> None:
+    drive = (Path("/sys/dev/block") / place.name).resolve().name
+    (place / "max_ratio").write_text("40")
+    with leases.open_lease() as lease:
+        lease.note_bound(drive)
+        writeback.lift_bound(place.name, "1", "1")
+        living = leases.end_processes()
+        assert (living, settings(place)) == (([], []), ("1", "1"))
+        killed(lease)
+        done, failed = leases.end_processes()
+        assert (done, failed) == ([f"lifted the bound of {drive}'s dirty pages"], [])
+        assert settings(place) == ("40", "0")
+    writeback.lift(place.name)
+
+
+def test_a_run_finds_a_drive_as_it_was_before_one_that_was_killed(
+    place: Path, own_leases: Path
+) -> None:
+    """Else it would note, and put back, what that one had set."""
+    drive = (Path("/sys/dev/block") / place.name).resolve().name
+    with leases.open_lease() as first:
+        first.note_bound(drive)
+        writeback.lift_bound(place.name, "1", "1")
+        killed(first)
+        with leases.open_lease() as second:
+            second.note_bound(drive)
+            assert settings(place) == ("100", "0")
+            writeback.lift_bound(place.name, "2", "1")
+        assert settings(place) == ("100", "0")
+
+
+def test_a_bound_that_a_living_run_needs_is_left_to_it(place: Path, own_leases: Path) -> None:
+    drive = (Path("/sys/dev/block") / place.name).resolve().name
+    with leases.open_lease() as living:
+        living.note_bound(drive)
+        writeback.lift_bound(place.name, "1", "1")
+        with leases.open_lease() as other:
+            facts = next(living.folder.glob("bound-*")).read_text()
+            (other.folder / "bound-0123456789abcdef").write_text(facts)
+            killed(other)
+            done, _ = leases.end_processes()
+            assert done == [f"left the bound of {drive} to a run that uses it: clean up after it"]
+            assert settings(place) == ("1", "1")
+            next(other.folder.glob("bound-*")).unlink()
+    assert settings(place) == ("100", "0")
