@@ -55,6 +55,7 @@ def of_drive(drive: Drive) -> dict[str, str]:
         "serial_digest": _digest_of_text(drive.serial),
         "wwn_digest": _digest_of_text(drive.wwn),
         "size_bytes": str(drive.size_bytes),
+        "logical_block_bytes": str(drive.logical_block_bytes),
         "transport": drive.transport,
         "rotational": str(int(drive.rotational)),
     }

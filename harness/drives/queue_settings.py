@@ -5,9 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from harness.errors import TargetError
 from harness.system import block_queue, leases
+
+DECIDING: Final = (
+    "scheduler",
+    "nr_requests",
+    "max_sectors_kb",
+    "nomerges",
+    "read_ahead_kb",
+    "rq_affinity",
+    "wbt_lat_usec",
+    "write_cache",
+)
+"""What of them decides when, where and how large requests reach a drive."""
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from harness import experiments
+from harness.drives import fingerprint, guard
 from harness.errors import BadParameter, HarnessError
 from harness.experiments.base import Experiment
 from harness.paths import Project
@@ -16,10 +17,26 @@ from harness.runs.session import Options
 from harness.system.files import write_atomically
 
 
-def write(path: Path, drives: Mapping[str, str], journals: Mapping[str, str]) -> None:
-    """What studies call the drives, and as what they are claimed: a stage depends on the file."""
-    chosen = {"drives": dict(drives), "journals": dict(journals)}
+def write(
+    project: Project, path: Path, drives: Mapping[str, str], journals: Mapping[str, str]
+) -> None:
+    """What studies call the drives, as what they are claimed, and which these are: a stage depends
+    on the file, and what one drive has given is not another's that is claimed as the first was.
+
+    Raises UnknownName, TargetError for a drive that is not claimed, or is not there.
+    """
+    chosen = {
+        "drives": dict(drives),
+        "journals": dict(journals),
+        "are": {name: _which(project, name) for name in (*drives.values(), *journals.values())},
+    }
     write_atomically(path, (json.dumps(chosen, indent=1, sort_keys=True) + "\n").encode())
+
+
+def _which(project: Project, name: str) -> dict[str, str]:
+    """A claimed drive's facts, its firmware among them, and when it was claimed."""
+    claim, drive = guard.find(name, project)
+    return {**fingerprint.of_drive(drive), "claimed_at": claim.claimed_at}
 
 
 def chosen_drives_of(study: str, path: Path) -> dict[str, dict[str, str]]:

@@ -26,7 +26,7 @@ from harness.drives.discovery import Drive
 from harness.drives.external_journal import external_journal
 from harness.drives.guard import ClaimedDrive
 from harness.drives.lab_file import Claim
-from harness.drives.queue_settings import queue_settings
+from harness.drives.queue_settings import DECIDING, queue_settings
 from harness.drives.trim_log import counted_between
 from harness.drives.wear import reading
 from harness.drives.wear.counters import Wear, between
@@ -56,6 +56,9 @@ FILE_SAYS: Final = "a file or loop device counts nothing of what its drive does"
 _FINE_BYTES: Final = 1 << 20
 """Steps of a drive's counters that can be subtracted within a point, and over time: NVMe's are 1
 or 512,000 B, many SATA drives' tens of MB."""
+
+_OF_OTHERS_RATIO: Final = 0.02
+"""More than that of what the host is counted to have written is not the rounding of two counts."""
 
 _WATCH_S = 1.0
 WEAR_BY: Final[Mapping[str, reading.Transport]] = {
@@ -267,6 +270,7 @@ class DriveDevice(RealDevice):
         self.size_bytes = drive.size_bytes
         self._part_bytes = 0
         self._before: Wear | None = None
+        self._begin_bytes = 0
         self.waf_says = ""
 
     def empty(self, part_bytes: int, *, journal_apart: bool = False) -> None:
@@ -329,6 +333,7 @@ class DriveDevice(RealDevice):
 
     def _begin_counting(self) -> None:
         """Asks the drive what it has written so far."""
+        self._begin_bytes = self._written_bytes()
         self._before = self._wear()
 
     def counted(self) -> dict[str, int]:
@@ -358,10 +363,30 @@ class DriveDevice(RealDevice):
         assert self._before is not None
         now = self._wear()
         moved = between(self._before, now)
+        self._check_alone(now, moved.counts)
         self.waf_says = moved.waf_text
         found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
         found |= counted_between(self._before.trim, now.trim)
         return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
+
+    def _check_alone(self, now: Wear, moved: Mapping[str, int]) -> None:
+        """What the drive counts is of all its namespaces. Raises TargetError if others wrote, too:
+        its write amplification would be theirs as well.
+        """
+        count = now.counts.get("host_written_bytes")
+        if count is None or count.estimated or "host_written_bytes" not in moved:
+            return
+        told, ours = moved["host_written_bytes"], self._written_bytes() - self._begin_bytes
+        if told - ours > _OF_OTHERS_RATIO * told + 2 * count.step:
+            raise TargetError(
+                f"{self._drive.name}: the drive counts {format_bytes(told)} written by its host, "
+                f"this run wrote {format_bytes(ours)}: something else writes to it, such as to "
+                "another namespace; stop that, and run again"
+            )
+
+    def _written_bytes(self) -> int:
+        """By the kernel, to all that is held of the drive."""
+        return sum(d.written_bytes for d in (self._drive, self._journal) if d is not None)
 
     @property
     def temperature_c(self) -> str:
@@ -428,6 +453,7 @@ class HardwareBench:
         self._project = project
         self._traces = block_traces.Traces(block_traces.folder(project) if project else None)
         self._queue = dict(queue or {})
+        self._queues: dict[str, dict[str, str]] = {}
         self._journals = dict(journals or {})
         self._stack = ExitStack()
         self._file: FileDevice | None = None
@@ -499,8 +525,18 @@ class HardwareBench:
         if device in self._journals:
             apart = self._check(self._journals[device])
             drive |= {f"journal_{k}": v for k, v in fingerprint.of_drive(apart).items()}
-        queue = {f"queue_{name}": value for name, value in self._queue.items()}
-        return {**fingerprint.machine(), **conditions.cpu(), **drive, **queue}
+        return {**fingerprint.machine(), **conditions.cpu(), **drive, **self._queue_of(device)}
+
+    def _queue_of(self, device: str) -> dict[str, str]:
+        """What decides how the kernel hands it requests, as a point finds it: as it was when this
+        run began, and over that what was asked for. What is asked for is put back, what was there
+        stays, so that another run may find it otherwise.
+        """
+        if device not in self._queues:
+            there = leases.queue_of(self.drive(device).name)
+            self._queues[device] = {n: v for n, v in there.items() if n in DECIDING}
+        settings = {**self._queues[device], **self._queue}
+        return {f"queue_{name}": value for name, value in settings.items()}
 
     def check_placement(self, device: str, overrides: Mapping[str, str]) -> None:
         """Whether a point with these parameters can be run. Raises TargetError, BadParameter."""

@@ -18,16 +18,20 @@ from lab_world import CLAIM, bound_by_a_killed_device
 
 from harness import _core
 from harness.drives import guard
+from harness.drives.wear import reading
+from harness.drives.wear.counters import COUNTS, Count, Wear
+from harness.drives.wear.counters import Drive as WornDrive
 from harness.errors import BadParameter, DataCorrupted, DeviceError, DiskFull, TargetError
 from harness.experiments.grace_hash_join import EXPERIMENT
 from harness.experiments.grace_hash_join.grid import Parameters
 from harness.paths import Project
 from harness.probes import counters
 from harness.runs import roles
+from harness.system import leases
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers import hardware
 from harness.tiers.base import DATA_OFFSET_BYTES, DeviceRequest
-from harness.tiers.hardware import DEVICE, HardwareBench, RealDevice
+from harness.tiers.hardware import DEVICE, DriveDevice, HardwareBench, RealDevice
 from harness.tiers.on_device import write_records
 from harness.workloads.ageing import Ageing
 from harness.workloads.records import RECORD_BYTES
@@ -300,3 +304,57 @@ def test_a_name_that_was_claimed_anew_in_the_middle_of_a_run_is_refused(
     lab["mine"] = (CLAIM, DRIVE)
     with HardwareBench(drives={"hdd": "mine"}) as bench, bench.open_device(REQUEST):
         assert bench.identity("hdd") == begun_as
+
+
+def test_a_run_s_identity_has_what_the_drive_s_queue_was_set_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is set otherwise when a run is continued gives other results, which are not mixed."""
+    there = {"scheduler": "bfq", "nr_requests": "64", "iostats": "1"}
+    monkeypatch.setattr(guard, "find", lambda *_, **__: (CLAIM, DRIVE))
+    monkeypatch.setattr(counters, "block_device", lambda _: None)
+    monkeypatch.setattr(leases, "queue_of", lambda _: dict(there))
+    with HardwareBench(drives={"hdd": "mine"}) as bench:
+        found = bench.identity("hdd")
+        assert (found["queue_scheduler"], found["queue_nr_requests"]) == ("bfq", "64")
+        assert "queue_iostats" not in found  # which changes no request
+        there["scheduler"] = "none"  # as this run itself may set it, and puts it back
+        assert bench.identity("hdd") == found
+    with HardwareBench(drives={"hdd": "mine"}) as bench:
+        assert bench.identity("hdd")["queue_scheduler"] == "none"
+    with HardwareBench(drives={"hdd": "mine"}, queue={"scheduler": "mq-deadline"}) as bench:
+        assert bench.identity("hdd")["queue_scheduler"] == "mq-deadline"
+    other = replace(DRIVE, logical_block_bytes=4096)
+    monkeypatch.setattr(guard, "find", lambda *_, **__: (CLAIM, other))
+    with HardwareBench(drives={"hdd": "mine"}) as bench:
+        now = bench.identity("hdd")
+        assert {name for name in now if now[name] != found.get(name)} >= {"logical_block_bytes"}
+
+
+@pytest.mark.parametrize(("of_others", "refused"), [(0, False), (MIB, False), (50 * MIB, True)])
+def test_what_others_write_to_the_drive_is_in_no_result(
+    of_others: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An NVMe drive counts what all of its namespaces are written."""
+    ours = 1000 * MIB
+    written = {"kernel": 0, "drive": 7 * MIB}
+
+    def wear(*_: object) -> Wear:
+        count = Count(written["drive"], 512_000, "smart-log")
+        unsaid = {name: "x" for name in COUNTS if name != "host_written_bytes"}
+        drive = WornDrive("m", "s", "f")
+        return Wear(drive=drive, counts={"host_written_bytes": count}, unsaid=unsaid)
+
+    monkeypatch.setattr(reading, "read", wear)
+    held = SimpleNamespace(name="mine", path=Path("/dev/x"), size_bytes=1 << 30, drive=DRIVE)
+    held.check_budget = lambda: None
+    held.written_bytes = 0
+    device = DriveDevice(held)  # type: ignore[arg-type]
+    device._begin_counting()
+    held.written_bytes += ours
+    written["drive"] += ours + of_others
+    if refused:
+        with pytest.raises(TargetError, match="something else writes to it"):
+            device.counters()
+    else:
+        assert device.counters()["drive_host_written_bytes"] == ours + of_others
