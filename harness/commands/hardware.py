@@ -164,6 +164,11 @@ def prepare(
 
     console = terminal(140)
     drive = guard.check(name)
+    if precondition and drive.rotational:
+        raise TargetError(
+            f"{name} is a disk: --precondition wears flash in, and writing all of a disk at random "
+            "takes weeks; go without it"
+        )
     target = guard.Part(drive)
     ways = preparation.ways(drive.node, target, capabilities.read(drive.node, drive.transport))
     chosen = preparation.choose(ways, way)
@@ -262,7 +267,7 @@ def choose(
     console.rule("all studies", align="left")
     console.print(hardware_plan.total(plans), highlight=False, soft_wrap=True)
     if write is not None:
-        chosen_drives.write(write, chosen, journals)
+        chosen_drives.write(find_project(), write, chosen, journals)
 
 
 def _print_claim_plan(plan: ClaimPlan, console: Console) -> None:
@@ -278,7 +283,7 @@ def _print_claim_plan(plan: ClaimPlan, console: Console) -> None:
 def _print_steps(steps: Sequence[Step], console: Console) -> None:
     from harness.units import format_bytes, format_seconds
 
-    table = Table("step", "command", "writes at most", "expected", box=None)
+    table = Table("step", "command", "writes", "expected", box=None)
     for step in steps:
         expected = format_seconds(step.expected_s) if step.expected_s else "at once"
         command = " ".join(step.command)

@@ -13,7 +13,6 @@ at random until its rate is steady.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import time
@@ -28,6 +27,7 @@ from harness.drives.targets import Step, Target
 from harness.errors import DeviceError, HarnessError, UnknownName
 from harness.system import leases
 from harness.system.programs import find_program, last_words
+from harness.workloads import fio
 
 Options = Mapping[str, str | int]
 """Of a fio job, by fio's own names."""
@@ -188,7 +188,10 @@ def _security_refusal(capable: Capabilities) -> str:
             "the drive's power and plug it in again, or suspend the machine to memory and wake it"
         )
     if capable.security_enabled or capable.security_locked:
-        return "the drive has a password already: take it off (hdparm --security-disable)"
+        return (
+            "the drive has a password already: take it off (hdparm --user-master u "
+            f"--security-disable PASSWORD); an erase of ours that was killed has left {_PASSWORD!r}"
+        )
     return ""
 
 
@@ -271,7 +274,10 @@ def fio_step(
     written_bytes: int,
     expected_s: float,
 ) -> Step:
-    """A step that a fio job is; `options` are fio's own, and go before those that all jobs have."""
+    """A step that a fio job is; `options` are fio's own, and go before those that all jobs have.
+
+    Raises TargetError for a target whose name fio would take for several.
+    """
     common: Options = {
         "size": target.size_bytes,
         "direct": 1,
@@ -281,7 +287,7 @@ def fio_step(
         "thread": 1,
     }
     arguments = [f"--{name}={value}" for name, value in {**common, **options}.items()]
-    command = ("fio", "--name=prepare", f"--filename={target.path}", *arguments)
+    command = ("fio", "--name=prepare", fio.named(target.path), *arguments)
     return Step(what, command, written_bytes, expected_s)
 
 
@@ -320,10 +326,15 @@ def carry_out(way: Way, before: Callable[[Step], None]) -> None:
         if way.background:
             assert way.drive is not None
             _await_sanitized(way.drive)
-    except BaseException:
-        if begun and way.undo:  # as well as it can; the error is the first one
-            with contextlib.suppress(HarnessError):
+    except BaseException as error:
+        if begun and way.undo:
+            try:
                 _call("undo", way.undo)
+            except HarnessError as left:
+                raise DeviceError(
+                    f"{error}; and what was set for it could not be taken back: {left}: run "
+                    f"{' '.join(way.undo)}"
+                ) from error
         raise
 
 

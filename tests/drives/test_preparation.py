@@ -415,6 +415,21 @@ def test_a_drive_that_is_busy_is_asked_again_for_a_moment(
 
 
 @pytest.mark.root
+def test_a_password_that_could_not_be_taken_off_is_told(target: Permitted) -> None:
+    """The drive would be locked when it next has power, by a password that nobody knows of."""
+    named = ("env", f"DRIVE={target.path}")
+    steps = (Step("password", (*named, "true"), 0, 1.0), Step("erase", (*named, "false"), 0, 1.0))
+    way = Way("secure_erase", steps, undo=("env", "false"))
+    with pytest.raises(DeviceError, match=r"^erase failed: .* taken back: .*: run env false$"):
+        preparation.erase(target, way)
+
+
+def test_a_job_of_a_target_that_fio_takes_for_several_is_refused() -> None:
+    with pytest.raises(TargetError, match="for several files"):
+        preparation.precondition(replace(TARGET, path=Path("/dev/disk/by-path/pci-0000:00")))
+
+
+@pytest.mark.root
 def test_a_password_is_taken_off_if_the_erase_fails(target: Permitted, tmp_path: Path) -> None:
     """With programs that leave a trace, since no drive with passwords is here."""
     trace = tmp_path / "trace"

@@ -41,6 +41,8 @@ class DelayedTrim(Study):
         in_time = float(v.get("writes_per_s", 0)) * duration_s * int(v.get("write_bytes", 0))
         whole = int(v.get("written_bytes", 0)) or int(v.get("file_bytes", 0))
         before = 2 * int(v.get("region_bytes", 0))
+        if isinstance(point.cell, grid.AtOnceCell):  # what is trimmed beside the writes
+            before += point.cell.trimmed_bytes
         time_s = float(expected.metrics.get("total_ms", 0.0)) / 1e3 + duration_s
         return Cost(whole + before + round(in_time), time_s)
 
