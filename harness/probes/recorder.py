@@ -59,6 +59,9 @@ class Recorder:
     device's own counters (read_ios, write_ios, trim_ios, flush_ios, read_bytes, write_bytes,
     trim_bytes, or some of them), which then must agree, too.
 
+    `is_output_whole`: whether all that was printed has arrived and ended as it should, whatever
+    counters say; known afterwards, of an incomplete recording, too.
+
     The span that is recorded begins and ends at a moment at which nothing is in flight. Requests of
     others between the probe's start and that moment are not in the file. Raises MissingTool
     without bpftrace or root, TargetError if the device is not left alone at begin or end,
@@ -86,6 +89,7 @@ class Recorder:
         self._child: Bpftrace | None = None
         self.tracefs_mounted = False
         self.recording: Recording | None = None
+        self.is_output_whole = False
 
     def __enter__(self) -> Recorder:
         bpftrace.program()
@@ -181,6 +185,7 @@ class Recorder:
         printed = self._decoder.finish(errors)
         tally = self._decoder.tally
         problems = proof.of_output(tally, printed)
+        self.is_output_whole = not problems
         problems += self.probe.problems(tally, printed, moved, device)
         if self._missed and not self.probe.counted:  # what a device counts would show it
             problems.append(f"the kernel left out {self._missed} events")

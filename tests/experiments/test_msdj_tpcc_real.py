@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import leaks
@@ -39,7 +40,7 @@ from harness.errors import (
 from harness.experiments.base import Measurement
 from harness.experiments.msdj_tpcc import grid, real
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES, concentration
-from harness.probes import bpftrace, scripts
+from harness.probes import bpftrace, proof, scripts
 from harness.probes.counters import BlockCounters
 from harness.system import cgroups, filesystems
 from harness.tiers.base import Bench, DeviceRequest
@@ -387,10 +388,8 @@ def test_a_journal_that_the_drive_looks_for_elsewhere_is_found_out(
     assert "by the block trace" in said
 
 
-@pytest.mark.parametrize(("missing", "is_valid"), [(0, True), (15, True), (25, False)])
-def test_a_trace_may_lack_a_request_in_a_hundred(
-    tmp_path: Path, missing: int, is_valid: bool
-) -> None:
+def trace_of(writes: int, folder: Path) -> Path:
+    """A block trace of so many writes of 8 sectors."""
     rows = [
         {
             **dict.fromkeys(("issued_ns", "completed_ns", "lba"), n),
@@ -400,12 +399,24 @@ def test_a_trace_may_lack_a_request_in_a_hundred(
             "flags": "W",
             "error": False,
         }
-        for n in range(2000 - missing)
+        for n in range(writes)
     ]
-    trace = tmp_path / "block.parquet"
+    trace = folder / "block.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=scripts.find("block_io").schema), trace)
+    return trace
+
+
+def counted_writes(sectors: int) -> BlockCounters:
     zeros = dict.fromkeys((field.name for field in fields(BlockCounters)), 0)
-    moved = BlockCounters(**{**zeros, "write_sectors": 16_000})
+    return BlockCounters(**{**zeros, "write_sectors": sectors})
+
+
+@pytest.mark.parametrize(("missing", "is_valid"), [(0, True), (15, True), (25, False)])
+def test_a_trace_may_lack_a_request_in_a_hundred(
+    tmp_path: Path, missing: int, is_valid: bool
+) -> None:
+    trace = trace_of(2000 - missing, tmp_path)
+    moved = counted_writes(16_000)
     if is_valid:
         assert real._missed_ratio(trace, moved) == pytest.approx(missing / 2000)
         return
@@ -442,3 +453,29 @@ def test_room_is_that_of_the_drive_or_of_the_database() -> None:
     assert real.needed_bytes(CELL) >= CELL.device_bytes
     whole = replace(CELL, device_bytes=0, warehouses=100, journal_bytes=5 << 30)
     assert real.needed_bytes(whole) > 5 * (1 << 30) + 100 * 100_000_000
+
+
+def test_a_trace_that_has_lost_events_is_no_result(
+    bench: HardwareBench, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is lost may be all of one place's, whatever little of all bytes it is."""
+    monkeypatch.setattr(proof, "of_output", lambda *_: ["bpftrace lost 7 events"])
+    with pytest.raises(InvalidRun, match="lost 7 events"):
+        on_small_warehouses(CELL, bench, raw)
+
+
+@pytest.mark.parametrize(("missing", "is_valid"), [(0, True), (1, True), (20, False)])
+def test_what_a_drive_s_host_has_written_is_what_the_kernel_counts(
+    missing: int, is_valid: bool, tmp_path: Path
+) -> None:
+    """And what the trace lacks of it is little beside the least that is told of any place."""
+    looks = [SimpleNamespace(kernel=counted_writes(sectors)) for sectors in (100, 16_100)]
+    point: Any = SimpleNamespace(looks=looks, _journal_moved=lambda: None)
+    measured: Any = SimpleNamespace(trace=trace_of(2000 - missing, tmp_path))
+    places = {"journal_written_bytes": 500_000, "home_written_bytes": 7_500_000}
+    ask = partial(real._Point._host_written, point, measured, places)
+    if is_valid:
+        assert ask() == 16_000 * 512
+        return
+    with pytest.raises(InvalidRun, match="the least of places"):
+        ask()

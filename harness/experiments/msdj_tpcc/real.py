@@ -355,9 +355,8 @@ class _Point:
             with self._standing_still(server):
                 if self.device.drive is None:  # what a real one counts since `begin` is of all
                     self.device.begin()
-                recording.enter_context(
-                    Recorder(self.block_device, trace, device_counters=own, quiet_s=_QUIET_S)
-                )
+                recorder = Recorder(self.block_device, trace, device_counters=own, quiet_s=_QUIET_S)
+                recording.enter_context(recorder)
                 recording.enter_context(sampler)
             begin_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             before = processors.read()
@@ -369,7 +368,9 @@ class _Point:
                 kept = trace
                 try:
                     recording.close()
-                except TraceIncomplete as error:
+                except TraceIncomplete as error:  # a skipped probe: see `_missed_ratio`
+                    if not recorder.is_output_whole:
+                        raise InvalidRun(str(error)) from error
                     kept = Path(error.kept_as)
                 journal_recording.close()
                 found = self.device.counters()
@@ -426,7 +427,7 @@ class _Point:
             found["journal_written_bytes"] = moved.write_sectors * counters.SECTOR_BYTES
         samples = measured.samples
         if not samples or JOURNAL not in samples[-1].shares:
-            return {**found, "host_written_bytes": sum(found.values())}
+            return {**found, "host_written_bytes": self._host_written(measured, found)}
         first, last = samples[0], samples[-1]
         grown = {name: n - first.counters[name] for name, n in last.counters.items()}
         journal = write_shares.since(last.shares, first.shares)[JOURNAL]
@@ -438,6 +439,26 @@ class _Point:
             "waf_ratio": waf_of(grown),
             "journal_waf_ratio": journal.waf,
         }
+
+    def _host_written(self, measured: _Measured, found: Mapping[str, int | float]) -> int:
+        """By the kernel's counters, where no drive says what its journal's stream was written.
+
+        What the trace lacks may then all be one place's: raises InvalidRun if it is more than
+        `_MOST_MISSED` of the least of them.
+        """
+        moved = self.looks[-1].kernel - self.looks[0].kernel
+        whole = moved.write_sectors * counters.SECTOR_BYTES
+        seen = _moved_bytes(measured.trace)
+        missed = abs(whole - seen["write"] - seen["other"])
+        least = min((n for n in found.values() if n), default=0)
+        if missed > _MOST_MISSED * least:
+            raise InvalidRun(
+                f"the block trace lacks {missed} B of writes, and the least of places was written "
+                f"{least:.0f} B: run it again while this machine has less to do"
+            )
+        beside = self._journal_moved()
+        of_journal = beside.write_sectors * counters.SECTOR_BYTES if beside else 0
+        return whole - seen["other"] + of_journal
 
 
 def _densities(moved: BlockCounters, size_bytes: int) -> dict[str, int | float]:
@@ -457,19 +478,26 @@ def _missed_ratio(trace: Path, moved: BlockCounters) -> float:
     On a busy machine it may skip a probe, and a request is not recorded; that much does not change
     what is made of the trace here. Raises InvalidRun if it is more.
     """
-    seen = analysis.latencies(trace).set_index("op").bytes
-    sectors = {"read": moved.read_sectors, "write": moved.write_sectors}
-    ratios = [
-        abs(1 - seen.get(op, 0) / (count * counters.SECTOR_BYTES))
-        for op, count in sectors.items()
-        if count
-    ]
+    seen = _moved_bytes(trace)
+    pairs = (
+        (seen["read"], moved.read_sectors),
+        (seen["write"] + seen["other"], moved.write_sectors),
+    )
+    ratios = [abs(1 - told / (n * counters.SECTOR_BYTES)) for told, n in pairs if n]
     if (worst := max(ratios, default=0.0)) > _MOST_MISSED:
         raise InvalidRun(
             f"the block trace and the kernel's count differ by {worst:.2%}: run it again while "
             "this machine has less to do"
         )
     return worst
+
+
+def _moved_bytes(trace: Path) -> dict[str, int]:
+    """By a block trace; `other` is what the kernel counts among the writes and has no data: zeroes
+    that the device is to write itself.
+    """
+    seen = analysis.latencies(trace).set_index("op").bytes
+    return {op: int(seen.get(op, 0)) for op in ("read", "write", "other")}
 
 
 def _utilisation(trace: Path, begin_ns: int, end_ns: int) -> dict[str, float]:
