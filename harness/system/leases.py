@@ -20,7 +20,7 @@ A process is ours if it has the number and start time, in the boot, that were no
 itself, before it becomes the program that it is to be. A folder is ours if it has the noted path
 and, in a file in it, the note's token. Names prove nothing, but for a control group, which can have
 no file of ours in it: the note's token is in its name, and nobody else knows that. A drive is the
-noted one as long as it has its sequence number, which the kernel gives to no other.
+noted one as long as it has its sequence number, which the kernel gives to no other in that boot.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _DEVICES: Final = Path("/run/flashlab")
 _FOR_ROOT: Final = _DEVICES / ".leases"
 _TOKEN_FILE: Final = ".flashlab-lease"  # noqa: S105
 _PROCESS: Final = {"pid": int, "identity": str, "ending": int}
-_QUEUE: Final = {"drive": str, "sequence": str, "settings": dict, "changing": list}
-_BOUND: Final = {"drive": str, "sequence": str, "ratio": str, "strict": str}
+_QUEUE: Final = {"drive": str, "boot": str, "sequence": str, "settings": dict, "changing": list}
+_BOUND: Final = {"drive": str, "boot": str, "sequence": str, "ratio": str, "strict": str}
 _OF_DRIVES: Final[Mapping[str, Mapping[str, type]]] = {"queue": _QUEUE, "bound": _BOUND}
 _LAST_PID: Final = 1 << 22
 """PID_MAX_LIMIT of include/linux/threads.h."""
@@ -139,7 +139,8 @@ class Lease:
             self._note_drive("bound", drive, {"ratio": ratio, "strict": strict})
 
     def _note_drive(self, kind: str, drive: str, facts: Mapping[str, Any]) -> None:
-        there = {"drive": drive, "sequence": block_queue.sequence(drive)}
+        sequence = block_queue.sequence(drive)
+        there = {"drive": drive, "boot": processes.boot(), "sequence": sequence}
         note = self.folder / f"{kind}-{secrets.token_hex(8)}"
         note.write_text(json.dumps({**there, **facts}))
 
@@ -393,7 +394,8 @@ def _end_bound(note: Path) -> str:
 
 def _is_there(facts: Mapping[str, Any]) -> bool:
     """Whether a noted drive still is the one."""
-    return bool(facts["sequence"] == block_queue.sequence(facts["drive"]) != "")
+    is_of_now = facts["boot"] == processes.boot()  # sequence numbers begin again with the next
+    return is_of_now and bool(facts["sequence"] == block_queue.sequence(facts["drive"]) != "")
 
 
 def _is_used(note: Path, kind: str, drive: str) -> bool:

@@ -121,7 +121,12 @@ def world(pid: int | None = None) -> str:
         namespace = os.readlink(f"/proc/{pid or 'self'}/ns/pid")  # noqa: PTH115 - it is no path
     except OSError:
         return ""
-    return f"{_BOOT.read_text().strip()} {namespace}"
+    return f"{boot()} {namespace}"
+
+
+def boot() -> str:
+    """What no other boot has, of this machine or another."""
+    return _BOOT.read_text().strip()
 
 
 def owner(pid: int) -> int | None:

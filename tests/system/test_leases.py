@@ -18,7 +18,13 @@ from harness.system import leases, locks, mounts, processes, workqueues
 _DEEP = "[" * 100_000 + "]" * 100_000
 _PROCESS: dict[str, Any] = {"pid": 1, "start_time": 0, "ending": 15}
 _KINDS = ["process", "cgroup", "queue", "bound", "mount", "partitions", "folder"]
-_QUEUE: dict[str, Any] = {"drive": "nonexistent", "sequence": "1", "settings": {}, "changing": []}
+_QUEUE: dict[str, Any] = {
+    "drive": "nonexistent",
+    "boot": processes.boot(),
+    "sequence": "1",
+    "settings": {},
+    "changing": [],
+}
 
 
 @pytest.fixture

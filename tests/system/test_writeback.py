@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import threading
@@ -180,3 +181,19 @@ def test_a_bound_that_a_living_run_needs_is_left_to_it(place: Path, own_leases: 
             assert settings(place) == ("1", "1")
             next(other.folder.glob("bound-*")).unlink()
     assert settings(place) == ("100", "0")
+
+
+def test_a_bound_of_before_the_boot_is_nobody_s(place: Path, own_leases: Path) -> None:
+    """Sequence numbers of drives begin again, and the folder of leases may have stayed."""
+    drive = (Path("/sys/dev/block") / place.name).resolve().name
+    (place / "max_ratio").write_text("40")
+    with leases.open_lease() as lease:
+        lease.note_bound(drive)
+        [note] = lease.folder.glob("bound-*")
+        facts = json.loads(note.read_text())
+        note.write_text(json.dumps({**facts, "boot": "another", "ratio": "7"}))
+        killed(lease)
+        assert leases.end_processes() == ([], [])
+        assert not note.exists()
+        assert settings(place) == ("40", "0")
+    writeback.lift(place.name)
