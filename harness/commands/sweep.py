@@ -99,7 +99,12 @@ def _answer(project: Project, study: str, folder: Path, *, publish: bool) -> Non
     from harness.runs.sweeps import at_paper_size, recorded, written
 
     there = recorded.read(project, study, folder)
-    if not there.larger and there.about["scale"] != at_paper_size.SCALE:
+    if not there.is_present:
+        say(
+            "of an earlier model: what the pipeline's machine says now at a larger scale is no "
+            "measure of these machines, and no claim is called of another scale"
+        )
+    elif not there.larger and there.about["scale"] != at_paper_size.SCALE:
         missing = (
             "nothing is published of the pipeline's own results now (`dvc repro dvc.yaml` makes "
             "them): no claim can be called of another scale"

@@ -11,9 +11,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness import experiments
 from harness.paths import Project
-from harness.runs import claims, code
+from harness.runs import claims
 from harness.runs.claims import FITTED
 from harness.runs.sweeps import kept, tables, unknowns
 from harness.runs.sweeps.machines import TIER, Maker
@@ -49,15 +48,10 @@ def recorded(project: Project, study: str) -> AtPaperSize | None:
         return None
     same = tables.unchanged(about, kept.claims_digests(project, study))
     found = tables.of_default(values[values.claim.isin(same)])
-    return AtPaperSize(found, _is_present(project, study, about)) if found else None
-
-
-def _is_present(project: Project, study: str, about: Mapping[str, Any]) -> bool:
-    if about["code"] != code.run_of(experiments.find(study), TIER).digest():
-        return False
-    known = unknowns.load(project, study)
-    maker = Maker(project, study, known, SCALE)
-    return bool(about.get("default") == maker.identity(maker.make(0, known.default)))
+    if not found:
+        return None
+    maker = Maker(project, study, unknowns.load(project, study), SCALE)
+    return AtPaperSize(found, maker.has_made(about))
 
 
 def verdicts(project: Project, study: str) -> tuple[str, dict[str, Any]]:

@@ -106,6 +106,15 @@ class Maker:
         """Digest of all that a point passes through."""
         return code.run_of(self.experiment, TIER).digest()
 
+    def has_made(self, about: Mapping[str, Any]) -> bool:
+        """Whether a record (`about`: its about.json) is by the code of now, and of the machine that
+        the pipeline runs now. One of an earlier version, which notes no machine, is not.
+        """
+        if about.get("code") != self.code:
+            return False
+        default = self.make(0, self.unknowns.default)
+        return bool(about.get("default") == self.identity(default))
+
     def input(self, study: BaseModel) -> str:
         """Digest of the inputs with these parameters; they are made if need be."""
         asked = study.model_dump_json()

@@ -17,6 +17,7 @@ from harness.paths import Project
 from harness.runs import claims
 from harness.runs.claims import Claim
 from harness.runs.sweeps import at_paper_size, kept, samples, tables, unknowns
+from harness.runs.sweeps.machines import Maker
 from harness.runs.sweeps.unknowns import Unknowns
 
 
@@ -26,6 +27,9 @@ class Recorded:
 
     `larger`: what the default machine's claims are at the paper's size, or if nobody has recorded
     that at the pipeline's scale, where that is known; `at_larger` says which, in words.
+    `is_present`: whether the sweep is by the code of now, with the machine that the pipeline runs
+    now. Of an earlier model `larger` is empty: what is known now is of another machine than its
+    own, and what differs need not be the scale's doing.
     """
 
     unknowns: Unknowns
@@ -35,6 +39,7 @@ class Recorded:
     about: Mapping[str, Any]
     larger: Mapping[str, float] = field(default_factory=dict)
     at_larger: str = ""
+    is_present: bool = True
 
     @cached_property
     def finished(self) -> pd.DataFrame:
@@ -132,15 +137,20 @@ def read(project: Project, study: str, folder: Path) -> Recorded:
         raise BadParameter(
             f"{folder}: was swept over other unknowns than there are now: run it again"
         )
-    return Recorded(mine, known, machines, values, about, *_larger(project, study, about["scale"]))
+    scale, _, _ = about["scale"].partition(",")  # what follows says how large that is
+    is_present = Maker(project, study, mine, scale).has_made(about)
+    larger, at_larger = _larger(project, study, scale) if is_present else ({}, "")
+    return Recorded(mine, known, machines, values, about, larger, at_larger, is_present)
 
 
 def _larger(project: Project, study: str, scale: str) -> tuple[Mapping[str, float], str]:
-    """The default machine's values at the largest scale that they are known at, and which it is."""
+    """The default machine's values now at the largest scale that they are known at, and which it
+    is.
+    """
     if scale == at_paper_size.SCALE:
         return {}, ""
     whole = at_paper_size.recorded(project, study)
-    if whole is not None:
+    if whole is not None and whole.is_present:
         return whole.values, "at the paper's size"
     run = claims.published_verdicts(project, study, "simulated")
     found = {name: each["value"] for name, each in run.items() if each["value"] is not None}

@@ -62,10 +62,11 @@ class Sweep:
         if self._found is None:
             return self._why or f"not swept here yet: `harness sweep {self.study}` does it"
         about = self._found.about
+        earlier = "" if self._found.is_present else ", by an earlier model"
         return (
             f"{self.study}, {about['finished']} of {about['machines']} machines "
             f"({about['refused']} refused by the model, {about['unfinished']} unfinished), scale "
-            f"{about['scale']}, design {about['design']}"
+            f"{about['scale']}, design {about['design']}{earlier}"
         )
 
     def lines(self) -> pd.DataFrame:
@@ -212,12 +213,17 @@ def _every(project: Project) -> dict[str, Recorded | str]:
 
 
 def summary(project: Project | None = None) -> pd.DataFrame:
-    """All recorded sweeps: machines, and how many claims are robust, fragile, out of reach."""
-    rows = []
+    """All recorded sweeps: by which model (of now, or an earlier one), machines, and how many
+    claims are robust, fragile, out of reach.
+    """
+    rows: list[dict[str, Any]] = []
     for name, found in _every(project or find_project()).items():
         if isinstance(found, str):
             continue
         verdicts = answers.lines(found).verdict
         counts = {each: int((verdicts == each).sum()) for each in _VERDICTS}
-        rows.append({"sweep": name, **{state: found.about[state] for state in _STATES}, **counts})
-    return pd.DataFrame(rows, columns=["sweep", *_STATES, *_VERDICTS]).set_index("sweep")
+        model = "of now" if found.is_present else "an earlier one"
+        states = {state: found.about[state] for state in _STATES}
+        rows.append({"sweep": name, "model": model, **states, **counts})
+    columns = ["sweep", "model", *_STATES, *_VERDICTS]
+    return pd.DataFrame(rows, columns=columns).set_index("sweep")

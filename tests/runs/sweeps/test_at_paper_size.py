@@ -174,6 +174,30 @@ def test_a_sample_s_scale_is_asked_at_the_paper_s_size_where_that_is_known(
 
     whole = recorded.read(project, "msdj_tpcc", record(project, "paper", 13.0))
     assert whole.larger == {}
+    shutil.rmtree(small.with_name("msdj_tpcc.paper.sobol"))
+    record(project, "paper", 13.0, code="of before")
+    assert recorded.read(project, "msdj_tpcc", small).larger == {"held": 10.0}
+
+    shutil.rmtree(small.with_name("msdj_tpcc.paper.sobol"))
+    record(project, "paper", 13.0)
     beside_whole = recorded.read(project, "msdj_tpcc", small)
     assert beside_whole.larger == {"held": 13.0, "large": -34.0}
     assert beside_whole.of_another_scale == ["held"]
+
+
+@pytest.mark.parametrize("earlier", ["code", "default"])
+def test_a_sample_of_an_earlier_model_is_not_asked_for_its_scale(
+    project: Project, earlier: str
+) -> None:
+    """What the pipeline's machine says now is no measure of it."""
+    record(project, "paper", 13.0)
+    now = recorded.read(project, "msdj_tpcc", record(project, "small", 9.0))
+    assert now.is_present
+    assert now.of_another_scale == ["held"]
+    shutil.rmtree(project.root / "data" / "sweeps" / "msdj_tpcc.small.sobol")
+    before = recorded.read(
+        project, "msdj_tpcc", record(project, "small", 9.0, **{earlier: "of before"})
+    )
+    assert not before.is_present
+    assert before.larger == {}
+    assert before.of_another_scale == []

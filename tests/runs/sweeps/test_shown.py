@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -49,6 +50,19 @@ def test_each_part_shows_something(here: Project) -> None:
     assert not sweep.left_out().empty
     assert isinstance(sweep.exclusions(), pd.DataFrame)
     assert shown.summary(here).loc["toy.smoke.sobol", "finished"] == 128
+
+
+def test_a_sweep_of_an_earlier_model_says_so(
+    here: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "earlier" not in shown.Sweep("toy", here).origin
+    assert shown.summary(here).model.tolist() == ["of now"]
+    found = shown.Sweep("toy", here).recorded
+    assert found is not None
+    earlier = replace(found, is_present=False)
+    monkeypatch.setattr(shown, "_every", lambda project: {"toy.smoke.sobol": earlier})
+    assert shown.Sweep("toy", here).origin.endswith(", by an earlier model")
+    assert shown.summary(here).model.tolist() == ["an earlier one"]
 
 
 def test_the_default_machine_alone_is_no_sample() -> None:

@@ -242,19 +242,24 @@ def test_the_default_machine_alone_is_a_beginning_of_any_sample(whole: Whole, to
     assert_each_once(toy)
 
 
-def test_answers_are_not_published_without_the_pipeline_s_own(whole: Whole, toy: Project) -> None:
+def test_answers_are_not_published_without_the_pipeline_s_own(toy: Project) -> None:
     """As while a pipeline runs: what a claim is at its scale is not there to be looked at."""
-    for place in (toy.build, toy.root / "data"):
-        made = place / "sweeps" / "toy.smoke.sobol"
-        shutil.copytree(whole.project.build / "sweeps" / "toy.paper.sobol", made)
-        about = json.loads((made / "about.json").read_text())
-        (made / "about.json").write_text(json.dumps({**about, "scale": "smoke"}))
+    ran(toy, "--scale", "smoke", "--machines", "1")
+    made = toy.root / "data" / "sweeps" / "toy.smoke.sobol"
+    shutil.copytree(toy.build / "sweeps" / "toy.smoke.sobol", made)
     said = "no claim can be called of another scale"
     asked = ("--scale", "smoke", "--answers")
     assert said in ran(toy, *asked, "--publish", code=2)
     assert not list((toy.root / "data" / "sweeps").rglob("*.csv"))
     assert said in ran(toy, *asked)
     assert list((toy.build / "sweeps").rglob("lines.csv"))
+
+    about = json.loads((made / "about.json").read_text())
+    (made / "about.json").write_text(json.dumps({**about, "code": "of before"}))
+    told = ran(toy, *asked, "--publish")
+    assert "of an earlier model" in told
+    assert said not in told
+    assert list((toy.root / "data" / "sweeps").rglob("lines.csv"))
 
 
 def test_a_record_of_something_else_is_left_aside(whole: Whole, tmp_path: Path) -> None:
