@@ -27,8 +27,8 @@ REFUSED: Final = "refused"
 class Kept:
     """A machine's lines in a sweep's tables, whatever its number there is.
 
-    `values`: claim -> value (NaN: the points that it needs are not in the sweep); none of one that
-    was refused, for `reason`.
+    `values`: claim -> value (NaN: the points that it needs are not in the sweep, or its metric has
+    no value); none of one that was refused, for `reason`.
     """
 
     state: str

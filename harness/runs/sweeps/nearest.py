@@ -119,7 +119,7 @@ def planted(recorded: Recorded, names: Sequence[str], trials: int = 100) -> pd.D
     results = recorded.by_claim[list(names)].to_numpy(dtype=np.float64)
     shares = recorded.shares.to_numpy(dtype=np.float64)
     if not np.isfinite(results).all():
-        raise BadParameter("a claim has no value on some machines: choose others")
+        raise BadParameter("a claim has no finite value on some machines: choose others")
     rows = []
     for trial in range(min(trials, len(shares))):
         others = np.arange(len(shares)) != trial

@@ -101,10 +101,10 @@ class Recorded:
 
     @property
     def judged(self) -> list[str]:
-        """Claims with a value on every finished machine, and that the scale does not decide."""
+        """Claims with a finite value on every finished machine, that the scale does not decide."""
         if not len(self.by_claim):
             return []
-        there = self.by_claim.notna().all()
+        there = np.isfinite(self.by_claim).all()
         return [n for n in self.claims if there[n] and n not in self.of_another_scale]
 
 

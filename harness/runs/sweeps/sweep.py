@@ -210,7 +210,8 @@ class Sweep:
 
         Machines: `machine` (its number), a column for each unknown, `state` (finished, refused,
         unfinished), `reason` and `points` (a digest of their keys; empty: none). Claims:
-        `machine`, `claim`, `value` (NaN: the points that it needs are not in the sweep).
+        `machine`, `claim`, `value` (NaN: the points that it needs are not in the sweep, or its
+        metric has no value).
         """
         finished = self.journal.entries()
         rows, values = [], []

@@ -280,6 +280,20 @@ def test_intervals_that_are_too_narrow_would_be_seen() -> None:
     assert misses > 40
 
 
+def test_a_claim_without_a_finite_value_everywhere_chooses_no_machine() -> None:
+    endless = swept(
+        {
+            "one": (lambda a, b, c: a, 0.2, 0.3),
+            "endless": (lambda a, b, c: float("inf") if a > 0.9 else a, 0, 1),
+            "valueless": (lambda a, b, c: float("nan") if a > 0.9 else a, 0, 1),
+        }
+    )
+    assert endless.judged == nearest.used(endless) == ["one"]
+    assert not nearest.in_common(endless).empty
+    with pytest.raises(BadParameter, match="finite"):
+        nearest.planted(endless, ["one", "endless"])
+
+
 def test_too_few_machines_to_choose_from() -> None:
     with pytest.raises(BadParameter, match="too few"):
         nearest.posterior(np.zeros((6, 1)), np.zeros((6, 1)), np.zeros(1))
