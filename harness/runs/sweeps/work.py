@@ -155,6 +155,11 @@ def check(work: Work, project: Project) -> None:
             f"a worker imported NumPy before harness, and uses {', '.join(beyond)}: start it as "
             "python -m harness.runs.sweeps.worker"
         )
+    # Before the digest is asked for: it would be of files that this process does not run.
+    try:
+        code.check_unchanged(_reached(work.study))
+    except HarnessError as error:
+        raise WrongWorker(f"a worker: {error}") from error
     if _code(work.study) != work.code:
         raise WrongWorker("a worker has other code than the client: install the same commit there")
     if _input(work.study, work.parameters, project.raw, work.input) != work.input:
@@ -162,8 +167,13 @@ def check(work: Work, project: Project) -> None:
 
 
 @cache
+def _reached(study: str) -> code.Reached:
+    return code.run_of(experiments.find(study), TIER)
+
+
+@cache
 def _code(study: str) -> str:
-    return code.run_of(experiments.find(study), TIER).digest()
+    return _reached(study).digest()
 
 
 _inputs: dict[tuple[str, Path, str], str] = {}

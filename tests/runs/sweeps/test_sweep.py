@@ -27,11 +27,11 @@ from conftest import make_checkout
 from harness import experiments
 from harness.errors import BadParameter, DataCorrupted, DiskFull, InvalidRun, UnknownName
 from harness.paths import Project
-from harness.runs import claims
+from harness.runs import claims, code
 from harness.runs.sweeps import kept
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.sweep import Asked, Sweep
-from harness.runs.sweeps.work import run_batch
+from harness.runs.sweeps.work import WrongWorker, check, run_batch
 from harness.workloads.tpch import JoinInputs
 
 pytestmark = pytest.mark.builds  # processes by the dozen: not beside the quick tests
@@ -392,6 +392,18 @@ def test_what_is_no_machine_s_doing_is_a_failure_and_not_recorded(
     assert bool(outcome.refused) is is_refused
     assert bool(outcome.failed) is not is_refused
     assert str(error) in outcome.refused + outcome.failed
+
+
+def test_a_worker_that_has_seen_its_code_change_is_refused(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has imported what was there before, and would give that under the new code's digest."""
+    [(work, _), *_] = Sweep(checkout, "grace_hash_join", Asked(0, scale="smoke")).todo({}).values()
+    check(work, checkout)
+    module = next(path for path in code._AT_BEGIN if path.match("grace_hash_join/run.py"))
+    monkeypatch.setitem(code._AT_BEGIN, module, (1, 1))
+    with pytest.raises(WrongWorker, match=r"run\.py: changed since this process began"):
+        run_batch([work])
 
 
 def test_what_the_model_refuses_is_counted_with_its_reason(whole: Whole) -> None:
