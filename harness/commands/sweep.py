@@ -83,9 +83,15 @@ def _measure_elsewhere(wanted: Sweep, folder: Path, workers: int) -> None:
     from harness.runs.sweeps import answers, elsewhere, recorded
 
     there = recorded.read(wanted.project, wanted.study, folder)
+    if not there.machines.points.isin(set(wanted.points.values()) - {""}).any():
+        raise BadParameter(
+            f"{folder}: none of its machines is of now: run the sweep first, without --elsewhere"
+        )
     values = elsewhere.measured(wanted.study, wanted.machines, workers)
-    elsewhere.write(values, folder)
-    _print_lines(answers.lines(elsewhere.judged(there, wanted.study, values)))
+    elsewhere.write(values, wanted.points, wanted.study, folder)
+    found = elsewhere.read(folder, wanted.study)
+    assert found is not None
+    _print_lines(answers.lines(elsewhere.judged(there, wanted.study, found)))
 
 
 def _print_lines(lines: pd.DataFrame) -> None:

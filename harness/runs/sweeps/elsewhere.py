@@ -19,7 +19,9 @@ from harness import experiments
 from harness.devices.profiles import load_device
 from harness.errors import BadParameter
 from harness.experiments.elsewhere import Checked, Elsewhere
+from harness.runs import code
 from harness.runs.claims import Claim
+from harness.runs.sweeps import tables
 from harness.runs.sweeps.machines import Machine
 from harness.runs.sweeps.recorded import Recorded
 from harness.runs.sweeps.sweep import parquet
@@ -70,15 +72,36 @@ def _value(each: Elsewhere, profile: bytes) -> float:
             return float("nan")
 
 
-def write(values: pd.DataFrame, folder: Path) -> None:
-    """Beside the sweep's own tables."""
-    write_atomically(folder / ELSEWHERE, parquet(values), make_folder=True)
+def code_of(study: str) -> str:
+    """Digest of all that a measurement on the study's devices passes through."""
+    return code.reached(sorted({each.measure.__module__ for each in of_study(study)})).digest()
 
 
-def read(folder: Path) -> pd.DataFrame | None:
-    """What `write` has written there; None if nobody has asked."""
+def write(values: pd.DataFrame, points: Mapping[int, str], study: str, folder: Path) -> None:
+    """Beside the sweep's own tables, of machines that have points (`points`: as `Sweep.points`).
+
+    A row per machine and measurement: `points`, `claim`, `value`, and `code`, by which it was
+    taken. A number says which machine is meant in its sweep alone.
+    """
+    table = values.assign(points=values.machine.map(points), code=code_of(study))
+    table = table.loc[table.points != "", ["points", "claim", "value", "code"]]
+    write_atomically(folder / ELSEWHERE, parquet(table), make_folder=True)
+
+
+def read(folder: Path, study: str) -> pd.DataFrame | None:
+    """What `write` has written there, of the sweep's machines and by the code of now: columns
+    `machine`, `claim`, `value`, as `measured`; None if there is nothing.
+    """
     path = folder / ELSEWHERE
-    return pd.read_parquet(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    known = pd.read_parquet(path)
+    if not {"points", "code"} <= set(known):  # an earlier version's
+        return None
+    machines, _, _ = tables.read(folder)
+    known = known[known.code == code_of(study)].drop_duplicates(["points", "claim"])
+    found = machines[["machine", "points"]].merge(known, on="points")
+    return found[["machine", "claim", "value"]] if len(found) else None
 
 
 def judged(recorded: Recorded, study: str, values: pd.DataFrame) -> Recorded:

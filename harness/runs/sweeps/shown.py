@@ -169,7 +169,7 @@ class Sweep:
         """What others measured on the same device: in how many of the machines it comes out."""
         if self._found is None:
             return self._nothing()
-        values = elsewhere.read(self._folder)
+        values = elsewhere.read(self._folder, self.study)
         if values is None:
             what = f"not asked yet: `harness sweep {self.study} --elsewhere` does it"
             return pd.DataFrame({"": [what]})

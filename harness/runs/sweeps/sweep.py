@@ -35,7 +35,7 @@ from harness.runs.sweeps.machines import TIER, Machine, Maker
 from harness.runs.sweeps.needless import Needless
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.samples import Design
-from harness.runs.sweeps.tables import ANSWERS, ELSEWHERE
+from harness.runs.sweeps.tables import ABOUT, ANSWERS, CLAIMS, MACHINES
 from harness.runs.sweeps.unknowns import Unknowns, Value, load
 from harness.runs.sweeps.work import Outcome, Work
 from harness.system.files import publication
@@ -89,14 +89,19 @@ class Sweep:
         return [[self.maker.key(machine, p) for p in machine.points] for machine in self.machines]
 
     @cached_property
+    def points(self) -> dict[int, str]:
+        """Number -> digest of the machine's points, by their keys; empty of one without any."""
+        return {
+            machine.number: kept.points_digest(keys) if keys else ""
+            for machine, keys in zip(self.machines, self.keys, strict=True)
+        }
+
+    @cached_property
     def kept(self) -> dict[int, Kept]:
         """Number -> what is recorded in data/ of that machine."""
         folder = place(self.project, self.study, self.maker.scale, self.asked.drawn, publish=True)
         there = kept.read(folder, self._asked_for)
-        found = {
-            machine.number: there.get(kept.points_digest(keys))
-            for machine, keys in zip(self.machines, self.keys, strict=True)
-        }
+        found = {number: there.get(points) for number, points in self.points.items()}
         return {number: each for number, each in found.items() if each is not None}
 
     @cached_property
@@ -226,7 +231,7 @@ class Sweep:
                         **machine.values,
                         "state": found.state,
                         "reason": found.reason,
-                        "points": kept.points_digest(keys) if keys else "",
+                        "points": self.points[machine.number],
                     }
                 )
                 values += [
@@ -254,8 +259,8 @@ class Sweep:
     def publish(self, folder: Path) -> pd.DataFrame:
         """Writes machines.parquet, claims.parquet and about.json, all of them or none.
 
-        What was made of the tables before goes with them; what others measured stays while its
-        machines do. Returns the machines. Raises BadParameter in place of a record of more of them.
+        Answers that were made of something else go. Returns the machines. Raises BadParameter in
+        place of a record of more of them.
         """
         machines, values = self.table()
         before = _machines_in(folder)
@@ -268,15 +273,14 @@ class Sweep:
         for name, unknown in self.unknowns.unknowns.items():
             if unknown.range is not None:
                 machines[name] = machines[name].astype("float64")
+        made = {MACHINES: parquet(machines), CLAIMS: parquet(values)}
+        facts = {**self._about(machines, values), "files": tables.digests(made)}
+        made[ABOUT] = (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode()
         with publication() as files:
-            for name, frame in (("machines", machines), ("claims", values)):
-                files.write(folder / f"{name}.parquet", parquet(frame), make_folder=True)
-            about = json.dumps(self._about(machines, values), indent=1, sort_keys=True) + "\n"
-            files.write(folder / "about.json", about.encode(), make_folder=True)
-            if (folder / ANSWERS).is_dir() and not machines.equals(before):
+            if (folder / ANSWERS).is_dir() and not _has(folder / ABOUT, made[ABOUT]):
                 files.empty(folder / ANSWERS)
-        if not before.points.isin(machines.points).all():
-            (folder / ELSEWHERE).unlink(missing_ok=True)
+            for name, data in made.items():
+                files.write(folder / name, data, make_folder=True)
         return machines
 
     def _about(self, machines: pd.DataFrame, values: pd.DataFrame) -> dict[str, Any]:
@@ -315,6 +319,11 @@ def _machines_in(folder: Path) -> pd.DataFrame:
         return tables.read(folder)[0]
     except (OSError, ValueError):
         return pd.DataFrame(columns=["state", "points"])
+
+
+def _has(path: Path, data: bytes) -> bool:
+    """Whether that is what the file has; one that is not there has nothing."""
+    return path.is_file() and path.read_bytes() == data
 
 
 def _count(machines: pd.DataFrame) -> int:

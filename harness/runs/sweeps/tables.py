@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,17 +13,33 @@ import pandas as pd
 
 ELSEWHERE: Final = "elsewhere.parquet"
 ANSWERS: Final = "answers"
-"""What is made of a sweep's tables, or beside them, and is of its machines: names in its folder."""
+"""What is made beside a sweep's tables, of its machines, and what is made of them: names in its
+folder.
+"""
+
+
+MACHINES: Final = "machines.parquet"
+CLAIMS: Final = "claims.parquet"
+ABOUT: Final = "about.json"
 
 
 def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     """What `Sweep.publish` has written there: machines, claims' values, about.json.
 
-    Raises OSError or ValueError where that is not all there.
+    Raises OSError or ValueError where that is not all there, or not of one sweep: about.json notes
+    the tables' digests, so that a record that was replaced in part is none.
     """
-    machines = pd.read_parquet(folder / "machines.parquet")
-    values = pd.read_parquet(folder / "claims.parquet")
-    return machines, values, json.loads((folder / "about.json").read_text())
+    about = json.loads((folder / ABOUT).read_text())
+    found = {name: (folder / name).read_bytes() for name in (MACHINES, CLAIMS)}
+    if not isinstance(about, dict) or about.get("files") != digests(found):
+        raise ValueError(f"{folder}: {ABOUT} is not of the tables beside it")
+    machines, values = (pd.read_parquet(io.BytesIO(data)) for data in found.values())
+    return machines, values, about
+
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of files' contents by their names, as about.json notes them (`files`)."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def unchanged(about: Mapping[str, Any], asked: Mapping[str, str]) -> set[str]:

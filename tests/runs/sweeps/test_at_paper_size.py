@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
+from sweep_files import note
 
 from harness import experiments
 from harness.paths import Project
@@ -90,7 +91,7 @@ def record(project: Project, scale: str, held: float, **about: str) -> Path:
         "design": "sobol",
         "scale": scale,
     }
-    (folder / "about.json").write_text(json.dumps({**facts, **about}))
+    note(folder, **{**facts, **about})
     return folder
 
 
@@ -131,13 +132,12 @@ def test_an_earlier_model_s_record_says_so_and_other_claims_is_none(project: Pro
     folder = record(project, "paper", 9.0, code="of before")
     title, _ = at_paper_size.verdicts(project, "msdj_tpcc")
     assert title == "simulated, the paper's size, one run, by an earlier model"
-    about = json.loads((folder / "about.json").read_text())
-    changed = {**about["claims"], "held": "of another query"}
-    (folder / "about.json").write_text(json.dumps({**about, "claims": changed}))
+    asked = kept.claims_digests(project, "msdj_tpcc")
+    note(folder, claims={**asked, "held": "of another query"})
     found = at_paper_size.recorded(project, "msdj_tpcc")
     assert found is not None
     assert dict(found.values) == {"large": -34.0}
-    (folder / "about.json").write_text(json.dumps({**about, "claims": "of an earlier version"}))
+    note(folder, claims="of an earlier version")
     assert at_paper_size.recorded(project, "msdj_tpcc") is None
     assert at_paper_size.verdicts(project, "msdj_tpcc") == ("", {})
     assert [line.tier for line in summary.lines(project)] == ["simulated"]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY
 from live_world import harness
+from sweep_files import note
 
 from harness.devices.profiles import load_device
 from harness.errors import BadParameter
@@ -91,19 +92,43 @@ def test_measurements_are_judged_with_the_machines(sweep: Sweep, tmp_path: Path)
     sweep.publish(folder)
     machines = pd.read_parquet(folder / "machines.parquet").assign(state="finished")
     (folder / "machines.parquet").write_bytes(parquet(machines))
+    note(folder)
     there = recorded.read(Project(REPOSITORY), "msdj_tpcc", folder)
-    assert elsewhere.read(folder) is None
+    assert elsewhere.read(folder, "msdj_tpcc") is None
     found = [2.0, 2.0, 1.0, float("nan"), 2.5, 3.0, 1.5, 1.4]
     values = pd.DataFrame(
         {"machine": range(8), "claim": "samsung-streams-endurance", "value": found}
     )
-    elsewhere.write(values, folder)
-    kept = elsewhere.read(folder)
+    elsewhere.write(values, sweep.points, "msdj_tpcc", folder)
+    kept = elsewhere.read(folder, "msdj_tpcc")
     assert kept is not None
+    pd.testing.assert_frame_equal(kept, values)
     share = answers.shares(elsewhere.judged(there, "msdj_tpcc", kept)).iloc[0]
     assert (share.machines, share.holds) == (6, 3)  # the default one was not drawn
     assert share.default_value == 2.0
     assert share.default_holds
+
+
+def test_a_measurement_is_of_its_machine_and_of_its_code(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever number the machine has now; what is of other machines or other code is left out."""
+    folder = tmp_path / "msdj_tpcc.small.sobol"
+    sweep.publish(folder)
+    values = pd.DataFrame(
+        {"machine": range(8), "claim": "samsung-streams-endurance", "value": np.arange(8.0)}
+    )
+    elsewhere.write(values, sweep.points, "msdj_tpcc", folder)
+    machines = pd.read_parquet(folder / "machines.parquet").iloc[[0, 5, 2]]
+    others = machines.assign(machine=[0, 1, 2])
+    others.loc[others.machine == 0, "points"] = "of another machine"
+    (folder / "machines.parquet").write_bytes(parquet(others))
+    note(folder)
+    kept = elsewhere.read(folder, "msdj_tpcc")
+    assert kept is not None
+    assert dict(zip(kept.machine, kept.value, strict=True)) == {1: 5.0, 2: 2.0}
+    monkeypatch.setattr(elsewhere, "code_of", lambda study: "of before")
+    assert elsewhere.read(folder, "msdj_tpcc") is None
 
 
 def test_other_studies_have_nothing_to_ask() -> None:

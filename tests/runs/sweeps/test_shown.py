@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY
 from IPython.display import Image
+from sweep_files import note
 from test_answers import KNOWN, swept
 
 from harness.paths import Project
@@ -98,7 +99,7 @@ def test_a_sweep_over_other_unknowns_is_not_read(checkout: Project) -> None:
     folder.mkdir(parents=True)
     pd.DataFrame({"machine": [0]}).to_parquet(folder / "machines.parquet")
     pd.DataFrame({"machine": [0]}).to_parquet(folder / "claims.parquet")
-    (folder / "about.json").write_text('{"unknowns": "other"}')
+    note(folder, unknowns="other")
     assert list(recorded.found(checkout)) == ["msdj_tpcc.smoke.sobol"]
     assert "other unknowns" in shown.Sweep("msdj_tpcc", checkout).origin
 

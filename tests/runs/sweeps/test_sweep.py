@@ -23,12 +23,13 @@ import pytest
 import toy_world
 import yaml
 from conftest import make_checkout
+from sweep_files import note
 
 from harness import experiments
 from harness.errors import BadParameter, DataCorrupted, DiskFull, InvalidRun, UnknownName
 from harness.paths import Project
 from harness.runs import claims, code
-from harness.runs.sweeps import kept
+from harness.runs.sweeps import kept, tables
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.sweep import Asked, Sweep
 from harness.runs.sweeps.work import WrongWorker, check, run_batch
@@ -254,8 +255,7 @@ def test_answers_are_not_published_without_the_pipeline_s_own(toy: Project) -> N
     assert said in ran(toy, *asked)
     assert list((toy.build / "sweeps").rglob("lines.csv"))
 
-    about = json.loads((made / "about.json").read_text())
-    (made / "about.json").write_text(json.dumps({**about, "code": "of before"}))
+    note(made, code="of before")
     told = ran(toy, *asked, "--publish")
     assert "of an earlier model" in told
     assert said not in told
@@ -278,11 +278,34 @@ def test_a_record_of_something_else_is_left_aside(whole: Whole, tmp_path: Path) 
     assert kept.read(recorded, dict.fromkeys(about["claims"], "of other claims")) == {}
     machines.loc[3, "state"] = "unfinished"
     machines.to_parquet(recorded / "machines.parquet")
+    assert kept.read(recorded, about["claims"]) == {}  # its tables are not of one sweep
+    note(recorded)
     assert set(kept.read(recorded, about["claims"])) == set(machines.points.drop(3))
+    about = json.loads((recorded / "about.json").read_text())
     earlier = {name: value for name, value in about.items() if name != "claims"}
     (recorded / "about.json").write_text(json.dumps(earlier))
     assert kept.read(recorded, about["claims"]) == {}
     assert kept.read(tmp_path / "nowhere", about["claims"]) == {}
+
+
+def test_a_record_that_was_replaced_in_part_is_none(tmp_path: Path) -> None:
+    """As a merge leaves it that takes one table of each side."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder, value in ((one, 1.0), (other, 2.0)):
+        folder.mkdir()
+        pd.DataFrame({"machine": [0]}).to_parquet(folder / "machines.parquet")
+        pd.DataFrame({"value": [value]}).to_parquet(folder / "claims.parquet")
+        note(folder, study="toy")
+    assert tables.read(one)[1].value.tolist() == [1.0]
+    shutil.copy(other / "claims.parquet", one)
+    with pytest.raises(ValueError, match=r"about\.json is not of the tables beside it"):
+        tables.read(one)
+    (other / "about.json").write_text('{"study": "toy"}')  # of an earlier version
+    with pytest.raises(ValueError, match="not of the tables"):
+        tables.read(other)
+    (other / "about.json").unlink()
+    with pytest.raises(OSError, match="about"):
+        tables.read(other)
 
 
 def test_a_machine_is_the_same_by_its_points_and_claims_by_what_they_ask_for(
@@ -318,22 +341,21 @@ def test_a_record_of_more_machines_is_not_replaced(whole: Whole, toy: Project) -
     ran(toy, "--machines", "2")  # nobody is in the way of one's own
 
 
-def test_what_was_made_of_other_machines_goes_with_their_table(toy: Project) -> None:
+def test_answers_of_another_record_go_with_it(toy: Project) -> None:
     folder = toy.build / "sweeps" / "toy.paper.sobol"
-    ran(toy, "--machines", "2")
-    (folder / "answers").mkdir()
-    for name in ("elsewhere.parquet", "answers/lines.csv"):
-        (folder / name).write_text("of these machines")
-    ran(toy, "--machines", "2")
-    assert (folder / "answers" / "lines.csv").is_file()
-    ran(toy, "--machines", "4")  # the same two, and two more
-    assert (folder / "elsewhere.parquet").is_file()
-    assert not (folder / "answers" / "lines.csv").exists()
+    line = folder / "answers" / "lines.csv"
 
-    path = toy.root / "hardware" / "unknowns" / "toy.yaml"
-    path.write_text(path.read_text().replace("- 20\n", "- 30\n"))
-    ran(toy, "--machines", "4")
-    assert not (folder / "elsewhere.parquet").exists()
+    def answered(*more: str) -> bool:
+        line.parent.mkdir(exist_ok=True)
+        line.write_text("of these machines")
+        ran(toy, *more)
+        return line.is_file()
+
+    ran(toy, "--machines", "2")
+    assert answered("--machines", "2")
+    assert not answered("--machines", "4")  # the same two, and two more
+    toy_world.furnish(toy, {"id": "toy-most", "metric": "SELECT max(iops) FROM r"})
+    assert not answered("--machines", "4")  # the same four, and what a new claim says of them
 
 
 def test_a_recorded_machine_is_asked_for_a_claim_that_is_new_if_its_points_are_here(
