@@ -98,15 +98,18 @@ class Sweep:
         return _image(plots.stamp(figure, f"tier: simulated, {self.origin}", notes))
 
     def decides(self) -> pd.DataFrame:
-        """Per unknown how many claims it decides alone, which, and what the paper's words exclude:
-        what one would ask the authors, the most telling question first.
+        """Per unknown how many claims it decides (alone, or with a design for total effects also
+        together with others), which, with which unknowns it goes in this sample, so that it may be
+        them, and what the paper's words exclude: what one would ask the authors, the most telling
+        question first.
         """
         if self._found is None:
             return self._nothing()
         on: dict[str, list[str]] = {name: [] for name in self._found.unknowns.unknowns}
         for claim in self._found.claims:
             for name in sensitivity.deciding(self._found, claim):
-                on.setdefault(name, []).append(claim)
+                on[name].append(claim)
+        beside = self._beside(sensitivity.entangled(self._found))
         known = self._found.unknowns.unknowns
         rows = [
             {
@@ -114,10 +117,10 @@ class Sweep:
                 "question": known[name].what,
                 "claims": len(claims),
                 "which": ", ".join(claims),
+                "goes with": ", ".join(beside.get(name, ())),
                 "the paper's words exclude": known[name].excluded,
             }
             for name, claims in on.items()
-            if name in known
         ]
         frame = pd.DataFrame(rows).sort_values("claims", ascending=False, kind="stable")
         return frame.set_index("unknown")
@@ -126,8 +129,7 @@ class Sweep:
         """Where a claim holds, over the two unknowns that matter most for it."""
         if self._found is None:
             return self.origin
-        ranked = sensitivity.of_claim(self._found, claim).unknown
-        two = [name for name in ranked if name != sensitivity.NOTHING][:2]
+        two = list(sensitivity.of_claim(self._found, claim).unknown)[:2]
         if len(two) < 2:
             return f"{claim}: too few machines, or the same number on all of them"
         table = answers.map_of(self._found, claim, *two)
@@ -177,6 +179,14 @@ class Sweep:
         said = {claim.id: f"{claim.published} ({claim.place})" for claim in there.claims.values()}
         lines = answers.lines(there)
         return lines.assign(measured=lines.claim.map(said)).set_index("claim")
+
+    def _beside(self, pairs: pd.DataFrame) -> dict[str, list[str]]:
+        """Unknown -> those that it goes with, and how much."""
+        found: dict[str, list[str]] = {}
+        for pair in pairs.itertuples():
+            for one, other in ((pair.first, pair.second), (pair.second, pair.first)):
+                found.setdefault(str(one), []).append(f"{other} ({pair.correlation:.2f})")
+        return found
 
     def _table(self, make: Any) -> pd.DataFrame:
         if self._found is None or len(self._found.finished) < 10 or not nearest.used(self._found):

@@ -16,14 +16,15 @@ _FEWEST: Final = 10
 
 
 def tables(recorded: Recorded) -> dict[str, pd.DataFrame]:
-    """All answers by name: shares, lines, decides (per claim and unknown), exclude; and, if there
-    are ten machines or more with a claim that is judged on all of them, nearest, left_out and
-    in_common.
+    """All answers by name: shares, lines, decides (per claim and unknown), entangled, exclude; and,
+    if there are ten machines or more with a claim that is judged on all of them, nearest, left_out
+    and in_common.
     """
     found = {
         "shares": answers.shares(recorded),
         "lines": answers.lines(recorded),
         "decides": _decides(recorded),
+        "entangled": sensitivity.entangled(recorded),
         "exclude": answers.exclusions(recorded),
     }
     if len(recorded.finished) >= _FEWEST and nearest.used(recorded):

@@ -72,7 +72,7 @@ SWEPT = swept(
         "never": (lambda a, b, c: 5.0 + a, 0, 2),
         "low": (lambda a, b, c: a, 0, 0.3),
         "high": (lambda a, b, c: a, 0.7, 1),
-        "switch": (lambda a, b, c: 10 * c + 0.01 * b, 5, 20),
+        "switch": (lambda a, b, c: 10 * c, 5, 20),
         "unseen": (lambda a, b, c: float("nan"), 0, 1),
         "held": (lambda a, b, c: a, 0, 0.3),
     }
@@ -150,6 +150,68 @@ def test_what_decides_is_told_from_what_does_not() -> None:
     assert "none of the unknowns" in answers.lines(random).line[0]
 
 
+def test_noise_is_decided_by_nothing_but_once_in_a_hundred_claims() -> None:
+    noise = np.random.default_rng(5)
+    many: dict[str, tuple[Formula, float, float]] = {
+        str(n): (lambda a, b, c: float(noise.random()), 0, 0.5) for n in range(200)
+    }
+    found = swept(many, 128)
+    assert sum(bool(sensitivity.deciding(found, name)) for name in many) <= 6
+
+
+def test_what_makes_little_more_than_chance_is_seen() -> None:
+    """Half of an unknown's share is another's doing, which the machines do not say."""
+    noise = np.random.default_rng(5)
+    found = swept({"half": (lambda a, b, c: a + noise.normal(0, 0.29), 0, 0.5)})
+    assert sensitivity.deciding(found, "half") == ["a"]
+    table = sensitivity.of_claim(found, "half").set_index("unknown")
+    assert table.chance_ratio.nunique() == 1
+    assert table.chance_ratio["a"] == sensitivity.chance_ratio(255, 10, 3)
+
+
+def test_chance_gives_more_to_more_unknowns_and_less_with_more_machines() -> None:
+    few = sensitivity.chance_ratio(128, 8, 3)
+    assert sensitivity.chance_ratio(128, 8, 20) > few > sensitivity.chance_ratio(500, 10, 3) > 0
+
+
+@pytest.mark.parametrize("count", [63, 128, 255, 511])
+def test_what_two_do_together_is_neither_s_own_doing(count: int) -> None:
+    """Every other machine up one's range is in the same half of the other's: a sample's pattern."""
+    found = swept({"product": (lambda a, b, c: (a - 0.5) * (b - 0.5), 0, 1)}, count)
+    assert sensitivity.deciding(found, "product") == []
+    assert sensitivity.of_claim(found, "product").first_ratio.abs().max() < 0.2
+
+
+def test_of_many_machines_a_twentieth_is_no_decision() -> None:
+    found = swept({"mostly": (lambda a, b, c: a + 0.18 * b, 0, 0.5)}, 2047)
+    table = sensitivity.of_claim(found, "mostly").set_index("unknown")
+    assert table.chance_ratio["b"] < table.first_ratio["b"] < sensitivity.MATERIAL_RATIO
+    assert sensitivity.deciding(found, "mostly") == ["a"]
+
+
+def test_an_interval_of_first_effects_is_as_wide_as_they_vary() -> None:
+    """SALib's own is of half of the machines, and 1.4 times as wide."""
+    noise = np.random.default_rng(9)
+    many: dict[str, tuple[Formula, float, float]] = {
+        str(n): (lambda a, b, c: a + noise.normal(0, 0.4), 0, 0.5) for n in range(60)
+    }
+    found = swept(many, 255)
+    tables = [sensitivity.of_claim(found, name).set_index("unknown").loc["a"] for name in many]
+    deviation = float(np.std([table.first_ratio for table in tables], ddof=1))
+    width = float(np.mean([table.first_half_width for table in tables]))
+    assert width / 1.96 / deviation == pytest.approx(1, abs=0.25)
+
+
+def test_unknowns_that_go_together_in_a_sample_are_named() -> None:
+    assert sensitivity.entangled(SWEPT).empty
+    few = swept({"x": (lambda a, b, c: a, 0, 1)}, 255)
+    machines = few.machines.assign(b=1 - few.machines.a, a=few.machines.a.round(1))
+    table = sensitivity.entangled(replace(few, machines=machines))
+    assert table[["first", "second"]].to_numpy().tolist() == [["a", "b"]]
+    assert table.correlation[0] == pytest.approx(-1, abs=0.01)
+    assert sensitivity.entangled(replace(few, machines=machines.assign(b=0.5))).empty
+
+
 def test_total_effects_see_what_acts_only_together() -> None:
     found = swept({"product": (lambda a, b, c: (a - 0.5) * (b - 0.5), 0, 1)}, 640, "totals")
     table = sensitivity.of_claim(found, "product").set_index("unknown")
@@ -157,6 +219,8 @@ def test_total_effects_see_what_acts_only_together() -> None:
     assert (table.first_ratio[["a", "b"]].abs() < 0.25).all()
     assert (table.total_ratio[["a", "b"]] > 0.7).all()
     assert abs(table.total_ratio["c"]) < 0.05
+    assert table.chance_ratio.isna().all()
+    assert set(sensitivity.deciding(found, "product")) == {"a", "b"}
     assert len(found.drawn) == 2 * 640 // 5
 
 

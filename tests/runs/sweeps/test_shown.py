@@ -46,6 +46,7 @@ def test_each_part_shows_something(here: Project) -> None:
     asked = sweep.decides()
     assert asked.index[0] in ("a", "c")
     assert asked.claims.iloc[0] >= 1
+    assert (asked["goes with"] == "").all()
     assert len(sweep.nearest().columns) == 5
     assert not sweep.in_common().empty
     assert not sweep.left_out().empty
@@ -64,6 +65,18 @@ def test_a_sweep_of_an_earlier_model_says_so(
     monkeypatch.setattr(shown, "_every", lambda project: {"toy.smoke.sobol": earlier})
     assert shown.Sweep("toy", here).origin.endswith(", by an earlier model")
     assert shown.summary(here).model.tolist() == ["an earlier one"]
+
+
+def test_an_unknown_that_goes_with_another_says_so(
+    here: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shown.Sweep("toy", here).recorded
+    assert found is not None
+    machines = found.machines.assign(b=1 - found.machines.a)
+    together = replace(found, machines=machines)
+    monkeypatch.setattr(shown, "_every", lambda project: {"toy.smoke.sobol": together})
+    beside = shown.Sweep("toy", here).decides()["goes with"]
+    assert beside.to_dict() == {"a": "b (-1.00)", "b": "a (-1.00)", "c": ""}
 
 
 def test_the_default_machine_alone_is_no_sample() -> None:
@@ -87,9 +100,8 @@ def test_answers_as_tables_are_the_same_bytes_again(here: Project, tmp_path: Pat
     assert found is not None
     first = written.write(found, tmp_path / "one")
     written.write(found, tmp_path / "two")
-    assert {"shares", "lines", "decides", "exclude", "nearest", "left_out", "in_common"} == set(
-        first
-    )
+    of_all = {"shares", "lines", "decides", "entangled", "exclude"}
+    assert of_all | {"nearest", "left_out", "in_common"} == set(first)
     for path in (tmp_path / "one" / "answers").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / "answers" / path.name).read_bytes()
 
