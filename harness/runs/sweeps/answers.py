@@ -129,19 +129,26 @@ def _percent(ratio: float) -> str:
 
 
 def exclusions(recorded: Recorded) -> pd.DataFrame:
-    """Pairs of claims that each hold somewhere, and nowhere both: a row per pair.
+    """Pairs of claims that each hold somewhere, and nowhere both: a row per pair. Claims of another
+    scale are in none.
 
     `first`, `second`, in how many machines each holds, `expected`: in how many both would, if they
     knew nothing of each other; `chance`: how likely none is then (Fisher's exact test, one-sided);
-    `highest_ratio`: the share that both may have all the same (95 %, Wilson). The most surprising
-    first.
+    `chance_of_any`: at most how likely that is of any of the pairs that were looked at, those of
+    two claims that each hold somewhere (Bonferroni); `highest_ratio`: the share that both may have
+    all the same (95 %, Wilson). The most surprising first.
     """
-    there = recorded.holds.reindex(recorded.drawn)
+    own = recorded.holds.drop(columns=recorded.of_another_scale)
+    there = own.reindex(recorded.drawn)
+    looked_at = 0
     rows = []
     for first, second in combinations(there.columns, 2):
         both = there[[first, second]].dropna()
         a, b = both[first] > 0, both[second] > 0
-        if not a.any() or not b.any() or (a & b).any():
+        if not a.any() or not b.any():
+            continue
+        looked_at += 1
+        if (a & b).any():
             continue
         counts = [[0, int(a.sum())], [int(b.sum()), int((~a & ~b).sum())]]
         rows.append(
@@ -158,6 +165,8 @@ def exclusions(recorded: Recorded) -> pd.DataFrame:
         )
     columns = ["first", "second", "machines", "first_holds", "second_holds", "expected"]
     frame = pd.DataFrame(rows, columns=[*columns, "chance", "highest_ratio"])
+    of_any = (frame.chance.astype(float) * looked_at).clip(upper=1.0)
+    frame.insert(frame.columns.get_loc("highest_ratio"), "chance_of_any", of_any)
     return frame.sort_values(["chance", "first", "second"], ignore_index=True)
 
 

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 _EDGE: Final = 1e-3
 _FEWEST: Final = 5
+_SEED: Final = 1
 NEAREST_RATIO: Final = 0.1
 """Of the machines: so many are called near."""
 
@@ -213,23 +214,39 @@ def left_out(recorded: Recorded) -> pd.DataFrame:
 def in_common(recorded: Recorded) -> pd.DataFrame:
     """What the nearest machines have in common: a row per unknown, the clearest first.
 
-    `unknown`, `all` and `nearest` (median of a range, most frequent choice), `chance`: how likely
-    so different a set is if the unknown does not matter (Kolmogorov and Smirnov, of the shares).
+    `unknown`, `nearest` and `rest` (median of a range, most frequent choice), `chance`: how likely
+    two sets are so different if the unknown does not matter (of ranges Kolmogorov and Smirnov's
+    test, of choices chi-squared of the counts, by permutations), and `chance_of_any`: that any of
+    the unknowns looks so by chance (at most; Bonferroni).
     """
-    numbers = near(recorded)
+    is_near = recorded.finished.machine.isin(near(recorded)).to_numpy()
     rows = []
     for name, unknown in recorded.unknowns.unknowns.items():
-        column = recorded.finished.set_index("machine")[name]
-        test = scipy.stats.ks_2samp(recorded.shares[name].loc[numbers], recorded.shares[name])
+        column, choices = recorded.finished[name], bool(unknown.choices)
+        places = recorded.shares[name].to_numpy()
+        chance = (
+            _chance_of_counts(pd.crosstab(is_near, column))
+            if choices
+            else float(scipy.stats.ks_2samp(places[is_near], places[~is_near]).pvalue)
+        )
         rows.append(
             {
                 "unknown": name,
-                "all": _middle(column, choices=bool(unknown.choices)),
-                "nearest": _middle(column.loc[numbers], choices=bool(unknown.choices)),
-                "chance": float(test.pvalue),
+                "nearest": _middle(column[is_near], choices=choices),
+                "rest": _middle(column[~is_near], choices=choices),
+                "chance": chance,
+                "chance_of_any": min(chance * len(recorded.unknowns.unknowns), 1.0),
             }
         )
     return pd.DataFrame(rows).sort_values("chance", kind="stable", ignore_index=True)
+
+
+def _chance_of_counts(counts: pd.DataFrame) -> float:
+    """That rows have counts so different in proportion; few counts need the permutations."""
+    if counts.shape[1] < 2:
+        return 1.0
+    method = scipy.stats.PermutationMethod(rng=np.random.default_rng(_SEED))
+    return float(scipy.stats.chi2_contingency(counts, correction=False, method=method).pvalue)
 
 
 def _middle(column: pd.Series, *, choices: bool) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 
 from harness.errors import BadParameter
 from harness.runs.claims import Claim
@@ -242,6 +243,12 @@ def test_claims_that_exclude_each_other() -> None:
     assert pairs == {frozenset(("low", "high")), frozenset(("high", "held"))}
     assert (table.chance < 1e-6).all()
     assert (table.highest_ratio < 0.02).all()
+    # always with low, high, switch, held; and the pairs of these: 10 of two that hold somewhere.
+    np.testing.assert_allclose(table.chance_of_any, 10 * table.chance)
+    scaled = replace(SWEPT, larger={"low": 0.2}, at_larger="at the paper's size")
+    without = answers.exclusions(scaled)
+    assert {(row.first, row.second) for row in without.itertuples()} == {("high", "held")}
+    np.testing.assert_allclose(without.chance_of_any, 6 * without.chance)
     few = swept({n: (SWEPT_FORMULAS[n], *SWEPT.claims[n].expected) for n in ("low", "high")}, 8)
     assert (answers.exclusions(few).chance > 0.05).all()  # eight machines prove nothing
 
@@ -274,10 +281,33 @@ def test_the_nearest_machines_and_what_they_have_in_common() -> None:
     assert common.unknown[0] == "a"
     assert common.chance[0] < 1e-6
     assert common.set_index("unknown").chance["c"] > 0.01
+    np.testing.assert_allclose(common.chance_of_any, np.minimum(3 * common.chance, 1))
     out = nearest.left_out(found).set_index("claim")
     assert out.held_back["held"]
     assert out.near_ratio["held"] > 0.6 > 0.2 > out.share_ratio["held"]
     assert out.near_ratio["one"] > out.share_ratio["one"]
+
+
+def test_what_sets_the_nearest_apart_is_told_from_the_rest_by_its_kind() -> None:
+    """A choice of two has few places: Kolmogorov and Smirnov's test would hardly see it."""
+    found = swept({"one": (lambda a, b, c: 10 * c + a, 10.0, 10.1)}, 63)
+    assert len(nearest.near(found)) == 6
+    common = nearest.in_common(found).set_index("unknown")
+    assert (common.nearest["c"], common.chance["c"] < 0.05) == ("on", True)
+    apart = found.shares.index.isin(nearest.near(found))
+    a = found.shares.a
+    expected = scipy.stats.ks_2samp(a[apart], a[~apart]).pvalue
+    assert common.chance["a"] == pytest.approx(expected)
+
+
+def test_nearest_machines_of_noise_have_nothing_in_common() -> None:
+    """As often as `chance_of_any` says, whatever kind the unknown is of."""
+    noise = np.random.default_rng(2)
+    seen = 0
+    for _ in range(25):
+        found = swept({"one": (lambda a, b, c: float(noise.random()), 0.2, 0.3)}, 63)
+        seen += nearest.in_common(found).chance_of_any[0] < 0.05
+    assert seen <= 4
 
 
 def test_what_one_claim_alone_would_choose_is_not_asked_of_itself() -> None:
