@@ -41,12 +41,18 @@ def _decides(recorded: Recorded) -> pd.DataFrame:
     return pd.concat([frame for frame in frames if len(frame)] or frames[:1])
 
 
+def text(table: pd.DataFrame) -> str:
+    """As it stands on file: CSV, six digits."""
+    made: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return made
+
+
 def write(recorded: Recorded, folder: Path) -> dict[str, pd.DataFrame]:
     """Writes them as answers/NAME.csv, all or none, and returns them."""
     found = tables(recorded)
     with publication() as files:
         files.empty(folder / ANSWERS)
         for name, table in found.items():
-            text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-            files.write(folder / ANSWERS / f"{name}.csv", text.encode(), make_folder=True)
+            data = text(table).encode()
+            files.write(folder / ANSWERS / f"{name}.csv", data, make_folder=True)
     return found
