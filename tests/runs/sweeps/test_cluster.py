@@ -13,7 +13,15 @@ import pytest
 import toy_world
 import yaml
 from conftest import REPOSITORY
-from test_sweep import MACHINES, UNKNOWNS, keys, lines, published, ran, wait_for_lines
+from test_sweep import (
+    MACHINES,
+    UNKNOWNS,
+    assert_each_once,
+    lines,
+    published,
+    ran,
+    wait_for_lines,
+)
 
 from harness.paths import Project
 
@@ -117,7 +125,7 @@ def test_by_ssh(toy: Project, tmp_path: Path) -> None:
         _, error = job.communicate(timeout=300)
     assert job.returncode == 0, error
     assert published(toy) == whole
-    assert len(keys(toy)) == 2 * (MACHINES + 1)
+    assert_each_once(toy)
     told = (tmp_path / "told").read_text().splitlines()
     assert sorted(t for t in told if t.startswith("host")) == ["host one", "host two", "host two"]
     assert told.count(f"-R {port}:127.0.0.1:{port}") == 3
