@@ -29,7 +29,7 @@ from harness.errors import HarnessError, MissingTool, ServerError
 from harness.system import given
 from harness.system.cgroups import Cgroup
 from harness.system.leases import open_lease
-from harness.system.programs import chosen_folders, find_program
+from harness.system.programs import chosen_folders, find_program, without_environment
 
 _START_LIMIT_S: Final = 60
 _STOP_LIMIT_S: Final = 30
@@ -193,7 +193,7 @@ def run(
     if preload is not None:
         _check_library(preload.library)
     account = private.account(_KIND)
-    with _of_no_other_server(), open_lease() as lease:
+    with without_environment("PG"), open_lease() as lease:  # which may name another server
         cgroup = lease.new_cgroup() if bounded else None
         folder = account.new_folder(lease, parent)
         short = account.new_folder(lease, Path(tempfile.gettempdir()))  # as a socket's path must be
@@ -214,22 +214,6 @@ def run(
             private.stop(
                 process, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, limit_s=_STOP_LIMIT_S
             )
-
-
-@contextmanager
-def _of_no_other_server() -> Iterator[None]:
-    """While the block runs, this process's environment tells libpq and the server nothing.
-
-    It may name another server (PGHOSTADDR, PGSERVICE), which would be taken for ours and written
-    to, and it may change what sessions are set to (PGOPTIONS, PGTZ).
-    """
-    said = {name: value for name, value in os.environ.items() if name.startswith("PG")}
-    for name in said:
-        del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.update(said)
 
 
 def _check_library(library: Path) -> None:

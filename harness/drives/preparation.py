@@ -25,9 +25,8 @@ from harness.drives import nvme, nvme_pages
 from harness.drives.capabilities import Capabilities
 from harness.drives.targets import Step, Target
 from harness.errors import DeviceError, HarnessError, UnknownName
-from harness.system import leases
+from harness.system import fio_names, leases
 from harness.system.programs import find_program, last_words
-from harness.workloads import fio
 
 Options = Mapping[str, str | int]
 """Of a fio job, by fio's own names."""
@@ -287,7 +286,7 @@ def fio_step(
         "thread": 1,
     }
     arguments = [f"--{name}={value}" for name, value in {**common, **options}.items()]
-    command = ("fio", "--name=prepare", fio.named(target.path), *arguments)
+    command = ("fio", "--name=prepare", fio_names.argument(target.path), *arguments)
     return Step(what, command, written_bytes, expected_s)
 
 

@@ -22,9 +22,8 @@ from typing import Final
 
 from harness.drives import device_locks, fingerprint
 from harness.errors import DiskFull, TargetError
-from harness.system import loop_devices
+from harness.system import fio_names, loop_devices
 from harness.units import format_bytes
-from harness.workloads import fio
 
 HEADER_BYTES: Final = 1 << 20
 """What lies before this offset on a target belongs to the harness."""
@@ -67,7 +66,7 @@ def check(path: Path, needed_bytes: int, *, cached: bool = False) -> None:
     `cached`: also on a file system that has no O_DIRECT. Leaves nothing behind.
     """
     for name in (path.absolute(), Path(os.path.realpath(path))):
-        fio.check_name(name)
+        fio_names.check(name)
     if path.is_symlink() or path.exists():
         _check_existing(Path(os.path.realpath(path)), needed_bytes, cached=cached)
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +47,22 @@ def chosen_folders() -> list[Path]:
     system = {Path(name).resolve() for name in _PATH.split(os.pathsep)}
     named = [Path(name) for name in os.environ.get("PATH", "").split(os.pathsep) if name]
     return [folder for folder in named if folder.resolve() not in system]
+
+
+@contextmanager
+def without_environment(prefix: str) -> Iterator[None]:
+    """While the block runs, this process's environment has no variables of such names.
+
+    A client's library hears them beside what it is told: of PG..., another server (PGHOSTADDR,
+    PGSERVICE), which would be taken for ours and written to, and sessions' settings (PGOPTIONS).
+    """
+    said = {name: value for name, value in os.environ.items() if name.startswith(prefix)}
+    for name in said:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(said)
 
 
 def ask(name: str, *arguments: str, limit_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:

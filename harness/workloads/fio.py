@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import DeviceError, TargetError
-from harness.system import leases
+from harness.errors import DeviceError
+from harness.system import fio_names, leases
 from harness.system.programs import find_program
 
 _OPS: Final = ("read", "write", "trim")
 _LAST_WORDS: Final = 300
-_SEPARATES: Final = ":\\"
-"""What fio(1) makes several file names of one by, and what keeps it from that."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def run_in_turn(
 
 def command(filename: Path, jobs: Sequence[Mapping[str, str | int]]) -> list[str]:
     """The arguments with which `run_in_turn` calls fio. Raises MissingTool, TargetError."""
-    arguments = [find_program("fio"), "--output-format=json", named(filename)]
+    arguments = [find_program("fio"), "--output-format=json", fio_names.argument(filename)]
     for number, options in enumerate(jobs):
         arguments.append(f"--name=job{number}" if number else "--name=job")
         # As a thread: fio's processes go on without it, and nobody kills these with it.
@@ -81,24 +79,6 @@ def command(filename: Path, jobs: Sequence[Mapping[str, str | int]]) -> list[str
         arguments += [f"--{name}={value}" for name, value in threaded.items()]
         arguments += ["--stonewall"] * bool(number)
     return arguments
-
-
-def named(filename: Path) -> str:
-    """The argument that names one file. Raises TargetError for a name that fio takes for several.
-
-    It would write to each of them, and none of them need be ours.
-    """
-    check_name(filename)
-    return f"--filename={filename}"
-
-
-def check_name(filename: Path) -> None:
-    """Raises TargetError for what fio takes for several names."""
-    if any(character in str(filename) for character in _SEPARATES):
-        raise TargetError(
-            f"{filename}: fio takes a name with a colon or a backslash for several files, and "
-            "would write to each: choose another path"
-        )
 
 
 def _parse(text: str) -> list[FioRun]:

@@ -224,6 +224,7 @@ class Board:
         self.path = path
         self.size_bytes = SIZE_BYTES
         self.drive = SimpleNamespace(node=path, transport="nvme", trim=True)
+        self.written_bytes = 0
         self._readings = iter(readings)
 
     def check_budget(self) -> None:

@@ -252,7 +252,9 @@ def test_cuts_are_made_and_everything_is_checked(raw: Path, mode: str) -> None:
     assert (found["journaled_pages"] > 0) == (mode == "msdj")
     assert found["split_pages"] <= found["journaled_pages"]
     if mode == "oj_dwb":
-        assert found["damaged_cuts"] == 0
+        # A torn first page of a file is not restored, in one of 25 cuts (docs/validation.md);
+        # without the buffer a cut leaves some ten pages.
+        assert found["bad_pages"] == found["damaged_cuts"]
     assert not measured.remarks
 
 
