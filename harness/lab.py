@@ -29,7 +29,7 @@ from harness.errors import BadParameter, UnknownName
 from harness.experiments.base import Results
 from harness.experiments.obtaining import no_results
 from harness.paths import Project, find_project
-from harness.runs import captions, claims, published, report, summary
+from harness.runs import captions, claims, places, published, report, summary
 from harness.runs.asked import Wanted, check_injected, check_names
 from harness.runs.captions import Caption
 from harness.runs.choice import choose
@@ -88,6 +88,7 @@ class Lab:
         self.session = self._stack.enter_context(opened)
         self._shown: _Shown | None = None
         atexit.register(self.close)
+        _LABS.append(self)
         folder = self.session.place.folder.relative_to(project.root)
         print(f"{name}, {self.session.stamp}; results go to {folder}")  # noqa: T201 - what a notebook shows first
 
@@ -159,6 +160,10 @@ class Lab:
         """
         return self.session.publish()
 
+    def will_publish(self, experiment: str, tier: str) -> bool:
+        """Whether what it runs goes where results of that study on that tier are looked for."""
+        return self.session.place == places.published(self.session.project, experiment, tier)
+
     def close(self) -> None:
         """Gives the devices back."""
         self._stack.close()
@@ -168,6 +173,10 @@ class Lab:
         if self._shown is None:
             self._shown = _Shown(self.session, self.session.results)
         return self._shown
+
+
+_LABS: list[Lab] = []
+"""Of this notebook, in the order in which they were started."""
 
 
 def start(name: str, tier: str = "simulated", **options: Any) -> Lab:
@@ -213,16 +222,21 @@ def all_claims() -> dict[str, pd.DataFrame]:
 def recorded(
     experiment: str, tier: str, *columns: str, by: Sequence[str], how: str = "mean"
 ) -> pd.DataFrame:
-    """Published results of any tier, the paper's points only, and who measured them.
+    """Published results of any tier, the paper's points only, and who measured them. Of the study
+    and tier that this notebook runs, its own, which it is about to publish.
 
     One row per group of equal `by`, in the order of the table; `columns` as pandas' `how` says.
     Empty if there are none; then it says how to get them.
     """
-    results = published.results(_project(), experiment, tier).table
+    running = [lab for lab in _LABS if lab.will_publish(experiment, tier)]
+    results = running[-1].results if running else pd.DataFrame()
+    is_here = bool(running)
+    if results.empty:
+        results = published.results(_project(), experiment, tier).table
+        is_here = published.is_from_here(published.about(_project(), experiment, tier))
     if results.empty:
         print(no_results(experiment, tier))  # noqa: T201 - in the place of its rows
         return pd.DataFrame(columns=[*by, *columns, "measured"])
-    is_here = published.is_from_here(published.about(_project(), experiment, tier))
     paper = results[results.variant == "paper"]
     table = paper.groupby(list(by), sort=False)[list(columns)].agg(how).reset_index()
     return table.assign(measured="here" if is_here else "by the authors")

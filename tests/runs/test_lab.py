@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -106,3 +107,17 @@ def test_figures_are_drawn_and_claims_judged_once(
     finally:
         session.close()
     assert drawn == [made_up]
+
+
+def test_what_this_notebook_is_about_to_publish_is_what_was_recorded(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record would else argue with the one before, or with an empty table."""
+    publish(place, dict.fromkeys(fingerprint.machine(), "another"))
+    own = pd.DataFrame([{"variant": "paper", "mode": "dj", "cuts": 3, "torn": 7}])
+    running = SimpleNamespace(results=own, will_publish=lambda *of: of == ("cuts", "emulated"))
+    monkeypatch.setattr(lab, "_LABS", [running])
+    found = lab.recorded("cuts", "emulated", "torn", by=["mode"])
+    assert found.to_dict("list") == {"mode": ["dj"], "torn": [7], "measured": ["here"]}
+    running.results = own.head(0)  # nothing has been run as yet
+    assert set(lab.recorded("cuts", "emulated", "torn", by=["mode"]).measured) == {"by the authors"}
