@@ -33,7 +33,13 @@ from harness.system.documents import read_yaml
 from harness.system.files import digest_of, write_atomically
 
 _JUDGED: Final = ("harness.runs.claims", "harness.plots")
-_SHOWN: Final = ("harness.runs.session", "harness.runs.journal", "harness.lab")
+_SHOWN: Final = (
+    "harness.lab",
+    *(
+        f"harness.runs.{name}"
+        for name in ("journal", "parameters", "places", "published", "session")
+    ),
+)
 """Of these the files themselves: they reach what all tiers and studies need."""
 
 _LISTED: Final = "list_profiles"
@@ -136,10 +142,13 @@ def of_tier(project: Project, experiment: Experiment, tier: str) -> dict[str, st
 
 
 def of_agreement(project: Project, experiment: Experiment) -> dict[str, str]:
-    """Digests of what the comparison of a study's tiers depends on, beside their results."""
+    """Digests of what the comparison of a study's tiers depends on, beside their results: it runs
+    the simulated one.
+    """
     if not experiment.agreement:
         return {}
-    compared = reached([experiment.agreement.compare.__module__])
+    simulated = [experiment.runs["simulated"].__module__, tiers.module("simulated")]
+    compared = reached([experiment.agreement.compare.__module__, *simulated])
     words = compared.words | _section_words(project, experiment.name)
     profiles = profiles_of(project.profiles, words)
     return {"compared": compared.digest(), "profiles": digest_of(profiles.items())}

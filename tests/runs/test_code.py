@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -256,3 +257,35 @@ def test_the_digests_on_file_are_those_of_the_code() -> None:
         for what, digests in wanted.items():
             path = REPOSITORY / "data" / "code" / f"{name}.{what}.json"
             assert json.loads(path.read_text()) == digests, f"{path.name}: run harness digests"
+
+
+def test_what_writes_tables_and_chooses_points_is_in_what_is_shown() -> None:
+    """An edit of how numbers are written would else leave `make reproduce` with nothing to do."""
+    files = code.shown_of(experiments.find("delayed_trim")).files
+    for name in ("published", "parameters", "places", "session", "journal"):
+        assert f"harness.runs.{name}" in files
+
+
+@pytest.mark.parametrize("name", [n for n in experiments.names() if experiments.find(n).agreement])
+def test_an_agreement_depends_on_the_simulation_that_it_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = experiments.find(name)
+    asked: list[set[str]] = []
+
+    def reached(roots: list[str]) -> code.Reached:
+        asked.append(set(roots))
+        return code.Reached({}, frozenset(), frozenset())
+
+    monkeypatch.setattr(code, "reached", reached)
+    code.of_agreement(Project(REPOSITORY), experiment)
+    assert experiment.runs["simulated"].__module__ in asked[0]
+    assert "harness.tiers.simulated" in asked[0]
+
+
+def test_the_core_is_built_again_for_each_kind_of_source() -> None:
+    """Else `make env` would do nothing where `harness digests` says that it has to be run."""
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    keys = {Path(key["file"]).suffix for key in settings["tool"]["uv"]["cache-keys"]}
+    kinds = runpy.run_path(str(HARNESS / "core" / "sources.py"))["_KINDS"]
+    assert set(kinds) <= keys
