@@ -26,5 +26,7 @@ def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
         name, separator, value = text.partition("=")
         if not separator or not name or not value:
             raise BadParameter(f"{option} {text!r}: write it as NAME=VALUE")
+        if name.strip() in found:
+            raise BadParameter(f"{option} {text!r}: {name.strip()} is given twice")
         found[name.strip()] = value.strip()
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
 
 from harness.errors import BadParameter, UnknownName
 from harness.paths import Project
@@ -49,6 +49,21 @@ class Wanted(BaseModel):
     settings: Texts = {}
     overrides: Texts = {}
     publish: bool = True
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        """A notebook's kernel works in another folder than whoever asks for the notebook."""
+        return None if path is None else path.absolute()
+
+    @field_validator("devices")
+    @classmethod
+    def _absolute_profiles(cls, devices: Texts) -> Texts:
+        """Of profiles that are given as files."""
+        return {
+            name: str(Path(each).absolute()) if each.endswith(".yaml") else each
+            for name, each in devices.items()
+        }
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

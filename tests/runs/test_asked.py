@@ -15,6 +15,7 @@ import yaml
 
 from harness import lab
 from harness.commands import main
+from harness.commands.console import pairs
 from harness.errors import BadParameter, UnknownName
 from harness.paths import Project
 from harness.runs import asked, choice, notebooks, parameters
@@ -214,3 +215,22 @@ def test_the_choice_is_in_the_first_output_the_stamp_and_the_record(
         assert session.session.place.page is not None, "it is nothing that a pipeline describes"
     finally:
         session.close()
+
+
+def test_a_name_that_is_given_twice_is_refused() -> None:
+    """The first value would be gone, and nobody would be told."""
+    with pytest.raises(BadParameter, match="settings is given twice"):
+        pairs(["settings=users=[1, 2]", "settings=repetitions=1"], "-p")
+
+
+def test_files_are_those_of_who_asks_and_not_of_the_kernel_s_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = Wanted.of(
+        {"file": "scratch", "devices": {"ssd": "mine.yaml", "hdd": "generic"}}
+    ).given()
+    assert given["file"] == str(tmp_path / "scratch")
+    assert given["devices"] == {"ssd": str(tmp_path / "mine.yaml"), "hdd": "generic"}
+    monkeypatch.chdir("/")
+    assert Wanted.of(given).given() == given
