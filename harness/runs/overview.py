@@ -30,16 +30,17 @@ def make(project: Project, console: Console) -> Path:
     made = fresh.Made(project.report)
     _execute_all(project, made)
     page, said = project.report / "index.html", project.report / _SAID
-    if not (made.is_fresh(_INDEX, _index_digest(project, console), page) and said.is_file()):
+    digest = _index_digest(project, console)  # before it is written: what comes then is not in it
+    if not (made.is_fresh(_INDEX, digest, page) and said.is_file()):
         _write(project, said, console)
-        made.note(_INDEX, _index_digest(project, console))
+        made.note(_INDEX, digest)
     console.file.write(said.read_text(encoding="utf-8"))
     return page
 
 
 def _index_digest(project: Project, console: Console) -> str:
     """The page lists which notebooks there are; the claims are printed for this terminal."""
-    pages = sorted(path.stem for path in project.report.glob("*.html"))
+    pages = sorted({_INDEX, *(path.stem for path in project.report.glob("*.html"))})
     stages = [str(stage) for stage in times.read(project) if stage.name != times.REPORT]
     shown = (str(console.width), str(console.is_terminal), checkout.commit(project))
     return _digest(project, [], *shown, *pages, *stages)
