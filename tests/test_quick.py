@@ -105,3 +105,15 @@ def test_an_unknown_scale_is_one_line(checkout: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == "make: no scale huge: smoke, small or paper\n"
     assert not (checkout / "build" / "quick").exists()
+
+
+@pytest.mark.builds
+def test_of_changed_code_there_is_no_copy(checkout: Path) -> None:
+    """What runs is the checkout's package, what it would be called is the commit."""
+    changed = checkout / "harness" / "plots.py"
+    changed.write_text(changed.read_text() + "\n")
+    done = reproduce(checkout, "smoke", "build/quick")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "not as committed" in done.stderr
+    assert not (checkout / "build" / "quick").exists()
