@@ -49,7 +49,8 @@ _PAGE: Final = """# {name}
 git clone {bundle} flashlab && cd flashlab
 make env
 .venv/bin/dvc remote add -d release ../{remote}
-.venv/bin/dvc pull          # tables, figures and traces as they were made
+.venv/bin/dvc pull {stages}
+                            # tables, figures and traces as they were made
 make reproduce              # makes them again; `git status` says nothing if they are the same
 ```
 
@@ -59,27 +60,29 @@ RO-Crate) says of each which notebook, parameters, seeds, profiles and machine m
 
 
 def write(project: Project, archive: Path, studies: Sequence[str] = ()) -> Path:
-    """Writes the release of these studies, by default all of the pipeline, as a tar file.
+    """Writes the release of these studies, by default all of the pipelines, as a tar file.
 
     Raises UnknownName for a study that the pipeline has not, and DataFolderError if something is
     not committed, or if results are missing or not of the present code; nothing is written then.
     """
     from harness.runs import crate  # noqa: PLC0415 - its library is for those who make releases
 
-    notebooks = parameters.pipelines(project)["simulated"]
+    pipelines = parameters.pipelines(project)
+    known = list(dict.fromkeys(study for tier in _TIERS for study in pipelines[tier]))
     for study in studies:
-        if study not in notebooks:
-            raise UnknownName("study of the pipeline", study, notebooks)
-    chosen = [study for study in notebooks if study in studies or not studies]
-    _check(project, chosen)
+        if study not in known:
+            raise UnknownName("study of the pipelines", study, known)
+    chosen = [study for study in known if study in studies or not studies]
+    _check(project, [study for study in chosen if study in pipelines["simulated"]])
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="release-", dir=archive.parent) as place:
         folder = Path(place) / archive.stem
         folder.mkdir()
         origin = _origin(project)
         _bundle(project, folder / _BUNDLE)
-        _push(project, folder / _REMOTE, chosen)
-        page = _PAGE.format(**vars(origin), bundle=_BUNDLE, remote=_REMOTE)
+        stages = _stages(project, chosen)
+        _push(project, folder / _REMOTE, stages)
+        page = _PAGE.format(**vars(origin), bundle=_BUNDLE, remote=_REMOTE, stages=" ".join(stages))
         (folder / "README.md").write_text(page)
         for name in (*_FILES, "dvc.yaml"):
             _copy(project, folder, project.root / name)
@@ -137,8 +140,20 @@ def _bundle(project: Project, file: Path) -> None:
     _git(project, "bundle", "create", "--quiet", str(file), "HEAD", *filter(None, [branch]))
 
 
-def _push(project: Project, folder: Path, studies: Sequence[str]) -> None:
-    stages = [f"simulated@{study}" for study in studies]
+def _stages(project: Project, studies: Sequence[str]) -> list[str]:
+    """DVC's names of what these studies' results are the outputs of; of what was measured, where
+    its traces are here: in a clone they may never have been pulled.
+    """
+    simulated, emulated = (parameters.pipelines(project)[tier] for tier in _TIERS)
+    found = [f"simulated@{study}" for study in studies if study in simulated]
+    for study in studies:
+        place = places.published(project, study, "emulated")
+        if study in emulated and place.traces.is_dir() and place.notebook.is_file():
+            found.append(f"data/dvc.yaml:emulated@{study}")
+    return found
+
+
+def _push(project: Project, folder: Path, stages: Sequence[str]) -> None:
     _run(project, [str(project.root / "tools" / "release-data"), str(folder), *stages])
 
 
