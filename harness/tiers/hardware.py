@@ -363,26 +363,30 @@ class DriveDevice(RealDevice):
         assert self._before is not None
         now = self._wear()
         moved = between(self._before, now)
-        self._check_alone(now, moved.counts)
+        if said := self._of_others(now, moved.counts):
+            if now.written_bytes(_FINE_BYTES) is not None:  # by which more is told than this ratio
+                raise TargetError(f"{self._drive.name}: {said}; stop that, and run again")
+            moved = replace(moved, waf=None, note=said)
         self.waf_says = moved.waf_text
         found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
         found |= counted_between(self._before.trim, now.trim)
         return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
 
-    def _check_alone(self, now: Wear, moved: Mapping[str, int]) -> None:
-        """What the drive counts is of all its namespaces. Raises TargetError if others wrote, too:
-        its write amplification would be theirs as well.
+    def _of_others(self, now: Wear, moved: Mapping[str, int]) -> str:
+        """What is wrong if the drive counts more written by its host than this run has: it counts
+        for all of its namespaces, or tells late, and its write amplification is not this run's.
         """
         count = now.counts.get("host_written_bytes")
         if count is None or count.estimated or "host_written_bytes" not in moved:
-            return
+            return ""
         told, ours = moved["host_written_bytes"], self._written_bytes() - self._begin_bytes
-        if told - ours > _OF_OTHERS_RATIO * told + 2 * count.step:
-            raise TargetError(
-                f"{self._drive.name}: the drive counts {format_bytes(told)} written by its host, "
-                f"this run wrote {format_bytes(ours)}: something else writes to it, such as to "
-                "another namespace; stop that, and run again"
-            )
+        if told - ours <= _OF_OTHERS_RATIO * told + 2 * count.step:
+            return ""
+        return (
+            f"the drive counts {format_bytes(told)} written by its host, and this run wrote "
+            f"{format_bytes(ours)}: something else writes to it, such as to another namespace, or "
+            "it counts late"
+        )
 
     def _written_bytes(self) -> int:
         """By the kernel, to all that is held of the drive."""

@@ -340,10 +340,10 @@ def test_what_others_write_to_the_drive_is_in_no_result(
     written = {"kernel": 0, "drive": 7 * MIB}
 
     def wear(*_: object) -> Wear:
-        count = Count(written["drive"], 512_000, "smart-log")
-        unsaid = {name: "x" for name in COUNTS if name != "host_written_bytes"}
-        drive = WornDrive("m", "s", "f")
-        return Wear(drive=drive, counts={"host_written_bytes": count}, unsaid=unsaid)
+        names = ("host_written_bytes", "media_written_bytes")
+        counts = {name: Count(written["drive"], 512_000, "smart-log") for name in names}
+        unsaid = {name: "x" for name in COUNTS if name not in names}
+        return Wear(drive=WornDrive("m", "s", "f"), counts=counts, unsaid=unsaid)
 
     monkeypatch.setattr(reading, "read", wear)
     held = SimpleNamespace(name="mine", path=Path("/dev/x"), size_bytes=1 << 30, drive=DRIVE)
@@ -356,5 +356,8 @@ def test_what_others_write_to_the_drive_is_in_no_result(
     if refused:
         with pytest.raises(TargetError, match="something else writes to it"):
             device.counters()
+        monkeypatch.setattr(hardware, "_FINE_BYTES", 0)  # too coarse for anything but the ratio
+        assert "waf_ratio" not in device.counters()
+        assert "something else writes to it" in device.waf_says
     else:
         assert device.counters()["drive_host_written_bytes"] == ours + of_others
