@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from harness.paths import Project
 from harness.runs import claims, code, parameters, published
 from harness.runs.sweeps import at_paper_size
 from harness.system.files import write_atomically
+from harness.tiers.options import Asked
 
 HEADINGS: Final = (
     "paper",
@@ -35,11 +36,12 @@ HEADINGS: Final = (
 _SIMULATED: Final = "simulated"
 _EARLIER: Final = "by an earlier code"
 _OTHERWISE: Final = "with other parameters"
+_EMULATED: Final = "emulated"
 _SAID: Final = {
     _EARLIER: "*By an earlier code*: something that such a measurement passes through has changed "
     "since it was recorded, if only what guards a drive; `make emulated` records it anew.",
-    _OTHERWISE: "*With other parameters*: params.yaml has others for it now; `make emulated` "
-    "records it anew.",
+    _OTHERWISE: "*With other parameters*: params.yaml, or a drive's profile, has others for it "
+    "now; `make emulated` records it anew.",
 }
 """What keeps a record from being one of now."""
 
@@ -120,8 +122,8 @@ def lines(project: Project) -> list[Line]:
 
 
 def label(project: Project, paper: str, tier: str) -> str:
-    """What a tier's verdicts are called: a measurement of before the code or the parameters changed
-    says so.
+    """What a tier's verdicts are called: a measurement of before the code, the parameters or a
+    drive's profile changed says so.
     """
     measured = tier in tiers.names() and tier != _SIMULATED
     about = published.about(project, paper, tier) if measured else None
@@ -131,7 +133,18 @@ def label(project: Project, paper: str, tier: str) -> str:
         return f"{tier}, {_EARLIER}"
     if about["parameters"] != parameters.default(project, paper, tier).model_dump(mode="json"):
         return f"{tier}, {_OTHERWISE}"
+    if tier == _EMULATED and not _is_on(project, paper, about["devices"]):
+        return f"{tier}, {_OTHERWISE}"
     return tier
+
+
+def _is_on(project: Project, paper: str, devices: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether a measurement's modelled drives are those that params.yaml and profiles have now."""
+    chosen = parameters.of_tier(project, paper, _EMULATED)
+    with tiers.find(_EMULATED)(Asked(), chosen.bench, project) as bench:
+        return devices.keys() <= set(bench.devices) and all(
+            bench.identity(name)["profile"] == of["profile"] for name, of in devices.items()
+        )
 
 
 def verdicts_of(project: Project, paper: str) -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -11,11 +12,12 @@ import yaml
 from conftest import REPOSITORY
 from rich.console import Console
 
-from harness import experiments
+from harness import experiments, tiers
 from harness.errors import DataFolderError
 from harness.paths import Project
 from harness.runs import claims, code, evidence, parameters, places, summary
 from harness.runs.made_part import MadePart
+from harness.tiers.options import Asked
 
 CLAIMS = """
 grace_hash_join:
@@ -243,13 +245,20 @@ def test_a_measurement_of_before_code_or_parameters_changed_says_so(project: Pro
     about = places.published(project, "grace_hash_join", "emulated").about
     present = code.run_of(experiments.find("grace_hash_join"), "emulated").digest()
     own = parameters.default(project, "grace_hash_join", "emulated").model_dump(mode="json")
-    for digest, values, label in (
-        (present, own, "emulated"),
-        ("of before", own, "emulated, by an earlier code"),
-        ("of before", own | {"users": [7]}, "emulated, by an earlier code"),
-        (present, own | {"users": [7]}, "emulated, with other parameters"),
+    shutil.copytree(REPOSITORY / "hardware" / "profiles", project.profiles)
+    chosen = parameters.of_tier(project, "grace_hash_join", "emulated")
+    with tiers.find("emulated")(Asked(), chosen.bench, project) as bench:
+        drives = {name: dict(bench.identity(name)) for name in bench.devices}
+    others = {**drives, "hdd": {**drives["hdd"], "profile": "of another disk"}}
+    for digest, values, devices, label in (
+        (present, own, drives, "emulated"),
+        ("of before", own, drives, "emulated, by an earlier code"),
+        ("of before", own | {"users": [7]}, drives, "emulated, by an earlier code"),
+        (present, own | {"users": [7]}, drives, "emulated, with other parameters"),
+        (present, own, others, "emulated, with other parameters"),
     ):
-        about.write_text(json.dumps({"code": digest, "parameters": values}))
+        facts = {"code": digest, "parameters": values, "devices": devices}
+        about.write_text(json.dumps(facts))
         text = summary.in_markdown(project)
         assert f"| {label} |" in text
         assert ("`make emulated` records it anew" in text) is (label != "emulated")
