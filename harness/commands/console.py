@@ -19,14 +19,16 @@ def say(line: str) -> None:
     terminal().print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Texts such as NAME=VALUE, as given with an option. Raises BadParameter."""
+def pairs(texts: list[str] | None, option: str, *, once: bool = False) -> dict[str, str]:
+    """Texts such as NAME=VALUE, as given with an option; of a name the last counts, or, `once`, a
+    second is refused: a value that is a mapping would be gone as a whole. Raises BadParameter.
+    """
     found = {}
     for text in texts or []:
         name, separator, value = text.partition("=")
         if not separator or not name or not value:
             raise BadParameter(f"{option} {text!r}: write it as NAME=VALUE")
-        if name.strip() in found:
+        if once and name.strip() in found:
             raise BadParameter(f"{option} {text!r}: {name.strip()} is given twice")
         found[name.strip()] = value.strip()
     return found

@@ -377,7 +377,7 @@ def notebook(
     from harness.runs import notebooks, times
 
     project = find_project()
-    given = pairs(parameter, "-p") | ({"tier": tier} if tier else {})
+    given = pairs(parameter, "-p", once=True) | ({"tier": tier} if tier else {})
     asked = given.get("tier", "")
     with times.noted(project, f"{name}, tier {asked}" if asked else name):
         page = notebooks.run(project, name, given, chosen)

@@ -220,7 +220,8 @@ def test_the_choice_is_in_the_first_output_the_stamp_and_the_record(
 def test_a_name_that_is_given_twice_is_refused() -> None:
     """The first value would be gone, and nobody would be told."""
     with pytest.raises(BadParameter, match="settings is given twice"):
-        pairs(["settings=users=[1, 2]", "settings=repetitions=1"], "-p")
+        pairs(["settings=users=[1, 2]", "settings=repetitions=1"], "-p", once=True)
+    assert pairs(["users=[1, 2]", "users=[1]"], "--set") == {"users": "[1]"}
 
 
 def test_files_are_those_of_who_asks_and_not_of_the_kernel_s_folder(

@@ -13,6 +13,7 @@ from harness.errors import BadParameter, HarnessError
 from harness.paths import Project
 from harness.runs import code
 from harness.runs.session import Options, open_session
+from harness.system.files import write_atomically
 
 SETTINGS = {
     "repetitions": "2",
@@ -98,7 +99,8 @@ def test_a_profile_that_changes_while_points_run_is_noticed(
         before = profile.read_text()
 
         def edited(*arguments: Any) -> Iterator[Any]:
-            profile.write_text(before.replace("rpm: {value: ", "rpm: {value: 1", 1))
+            other = before.replace("rpm: {value: ", "rpm: {value: 1", 1)
+            write_atomically(profile, other.encode())  # whole, whoever reads it meanwhile
             assert profile.read_text() != before
             yield from run_batch(*arguments)
 
