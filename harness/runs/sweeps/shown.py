@@ -109,7 +109,7 @@ class Sweep:
         for claim in self._found.claims:
             for name in sensitivity.deciding(self._found, claim):
                 on[name].append(claim)
-        beside = self._beside(sensitivity.entangled(self._found))
+        beside = _beside(sensitivity.entangled(self._found))
         known = self._found.unknowns.unknowns
         rows = [
             {
@@ -180,14 +180,6 @@ class Sweep:
         lines = answers.lines(there)
         return lines.assign(measured=lines.claim.map(said)).set_index("claim")
 
-    def _beside(self, pairs: pd.DataFrame) -> dict[str, list[str]]:
-        """Unknown -> those that it goes with, and how much."""
-        found: dict[str, list[str]] = {}
-        for pair in pairs.itertuples():
-            for one, other in ((pair.first, pair.second), (pair.second, pair.first)):
-                found.setdefault(str(one), []).append(f"{other} ({pair.correlation:.2f})")
-        return found
-
     def _table(self, make: Any) -> pd.DataFrame:
         if self._found is None or len(self._found.finished) < 10 or not nearest.used(self._found):
             return self._nothing()
@@ -196,6 +188,15 @@ class Sweep:
 
     def _nothing(self) -> pd.DataFrame:
         return pd.DataFrame({"": [self.origin]})
+
+
+def _beside(pairs: pd.DataFrame) -> dict[str, list[str]]:
+    """Unknown -> those that it goes with, and how much."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs.itertuples():
+        for one, other in ((pair.first, pair.second), (pair.second, pair.first)):
+            found.setdefault(str(one), []).append(f"{other} ({pair.correlation:.2f})")
+    return found
 
 
 def _image(figure: Figure) -> Image:
@@ -230,8 +231,9 @@ def summary(project: Project | None = None) -> pd.DataFrame:
     for name, found in _every(project or find_project()).items():
         if isinstance(found, str):
             continue
-        verdicts = answers.lines(found).verdict
-        counts = {each: int((verdicts == each).sum()) for each in _VERDICTS}
+        shares = answers.shares(found)
+        verdicts = [answers.verdict(share) for _, share in shares.iterrows()]
+        counts = {each: verdicts.count(each) for each in _VERDICTS}
         model = "of now" if found.is_present else "an earlier one"
         states = {state: found.about[state] for state in _STATES}
         rows.append({"sweep": name, "model": model, **states, **counts})
