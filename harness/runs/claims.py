@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -58,8 +59,10 @@ class _Strict(BaseModel):
 class Claim(_Strict):
     """One statement of a paper.
 
-    `metric` is a SQL query that gives one number from the relation `r`. The claim is reproduced if
-    the number lies in `expected` (both ends included), and has the paper's direction if it lies in
+    `metric` is a SQL query that gives one number from the relation `r`. `each` gives it once per
+    repeat, in a row each, where repeats are rows of `r` and not repetitions of whole points; the
+    interval of the mean of these decides, as it does of repetitions. The claim is reproduced if the
+    number lies in `expected` (both ends included), and has the paper's direction if it lies in
     `direction`. `figure` names the figure of ours that shows it. `published` is what the paper
     printed, `words` what it says of it, short, and `measures` what the metric takes for that.
     `unit`: "ratio" has none, a "share" is shown in per cent. A bound may be infinite.
@@ -75,6 +78,7 @@ class Claim(_Strict):
     statement: str
     figure: str = ""
     metric: str
+    each: str = ""
     unit: str = "ratio"
     published: str
     words: str = ""
@@ -354,15 +358,24 @@ class Judge(Queries):
 
     def repeated(self, claim: Claim) -> list[float]:
         """The claim's metric in each repetition that has the points that it needs."""
+        if claim.each:
+            with _blamed_on(claim):
+                return self.ask_each(claim.each, BASE)
         values = (self.value(claim, BASE, repetition) for repetition in self.repetitions)
         return [value for value in values if value is not None]
 
     def value(self, claim: Claim, variant: str, repetition: int | None) -> float | None:
         """The claim's metric; None if the points that it needs were not run."""
-        try:
+        with _blamed_on(claim):
             return self.ask(claim.metric, variant, repetition)
-        except duckdb.Error as error:
-            raise BadClaim(f"claim {claim.id}: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def _blamed_on(claim: Claim) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise BadClaim(f"claim {claim.id}: {' '.join(str(error).split())}") from error
 
 
 def count(verdicts: pd.DataFrame) -> str:

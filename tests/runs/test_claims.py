@@ -187,6 +187,30 @@ def test_the_interval_stands_beside_the_mean(small: Project) -> None:
     assert (row.value, row.lowest, row.highest) == (11, 9, 14)
 
 
+def test_what_repeats_within_a_point_has_an_interval_too(small: Project) -> None:
+    """`each`: a row each, of a point that has no repetitions of its own."""
+    path = small.published / "claims.yaml"
+    path.write_text(
+        path.read_text().replace(
+            "published: about 10",
+            'each: "SELECT x FROM r ORDER BY repetition", published: about 10',
+        )
+    )
+    claims.load_fresh()
+    for values, verdict in (
+        ([9.9, 10.0, 10.4], claims.REPRODUCED),
+        ([7.0, 10.0, 13.0], claims.UNDECIDED),
+        ([9.0, float("nan"), 10.0], claims.REPRODUCED),
+    ):
+        (row,) = claims.judge(small, "grace_hash_join", results(*values)).itertuples()
+        assert (row.lowest, row.highest) == (min(values), max(values))
+        assert row.verdict == verdict
+    path.write_text(path.read_text().replace("SELECT x FROM", "SELECT nonesuch FROM"))
+    claims.load_fresh()
+    with pytest.raises(BadClaim, match="claim a: "):
+        claims.judge(small, "grace_hash_join", results(10))
+
+
 def test_variants_are_judged_apart(small: Project) -> None:
     rows = [{"variant": v, "repetition": 0, "x": x} for v, x in (("paper", 10.0), ("other", 30.0))]
     table = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
