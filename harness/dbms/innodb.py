@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -33,6 +34,8 @@ _AT_COMMIT: Final = (0, 1, 2)
 _LEAST_BUFFER_POOL_BYTES: Final = 5 << 20
 LEAST_REDO_BYTES: Final = 8 << 20
 _CAPACITY_SINCE: Final = (8, 0, 30)
+_MIB: Final = 1 << 20
+_MOST_CHUNKS: Final = 1000
 _MISMATCHES: Final = 1_000_000
 _CHECKERS: Final = 2
 
@@ -94,6 +97,7 @@ class InnodbSettings:
             "innodb_buffer_pool_load_at_startup": "OFF",
             "innodb_buffer_pool_dump_at_shutdown": "OFF",
             **_redo(self.redo_bytes, release),
+            **_chunks(self.buffer_pool_bytes, release),
         }
         if self.redo_folder is not None:
             pairs["innodb_log_group_home_dir"] = str(self.redo_folder)
@@ -120,6 +124,14 @@ def _doublewrite(name: str, release: Release) -> str:
                 f"this is {release.product} {'.'.join(map(str, release.version))}: use on or off"
             )
     return {"detect_only": "DETECT_ONLY"}.get(name, name.upper())
+
+
+def _chunks(buffer_pool_bytes: int, release: Release) -> dict[str, str]:
+    """MySQL makes a pool of whole chunks, of 128 MiB if nothing is said and at most a thousand."""
+    if release.product == MARIADB:
+        return {}
+    chunk_bytes = math.ceil(buffer_pool_bytes / _MOST_CHUNKS / _MIB) * _MIB
+    return {"innodb_buffer_pool_chunk_size": str(chunk_bytes)}
 
 
 def _redo(redo_bytes: int, release: Release) -> dict[str, str]:

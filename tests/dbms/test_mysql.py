@@ -128,6 +128,17 @@ def test_settings_become_options_of_each_server(release: Release) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pool_bytes", "chunk_mib"), [(5 << 20, 1), (341 << 20, 1), (4 << 30, 5), (16 << 30, 17)]
+)
+def test_a_pool_of_mysql_s_is_as_large_as_it_was_asked_for(pool_bytes: int, chunk_mib: int) -> None:
+    """It is rounded up to whole chunks: of 128 MiB, if it is not told another size."""
+    settings = InnodbSettings(buffer_pool_bytes=pool_bytes)
+    chunk = settings.options(MYSQL_8)["innodb_buffer_pool_chunk_size"]
+    assert int(chunk) == chunk_mib << 20
+    assert "innodb_buffer_pool_chunk_size" not in settings.options(MARIADB_11)
+
+
+@pytest.mark.parametrize(
     ("name", "good", "bad"),
     [("fast", MARIADB_11, OLD), ("fast", MARIADB_11, MYSQL_8), ("detect_only", MYSQL_8, OLD)],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -341,6 +342,44 @@ def test_files_that_the_file_system_cannot_show_are_found(raw: Path, lost: str) 
 
 @pytest.mark.servers
 @pytest.mark.root
+def test_a_server_that_somebody_kills_while_it_is_asked_is_no_damage(
+    raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = real._checked
+
+    def killed(*arguments: Any) -> Any:
+        [server] = running
+        os.kill(server.pid, signal.SIGKILL)  # as the kernel does for want of memory
+        return asked(*arguments)
+
+    running: list[Any] = []
+    address_of = real._address
+    monkeypatch.setattr(real, "_address", lambda it: running.append(it) or address_of(it))
+    with restored(raw) as (batch, books):
+        running.clear()
+        monkeypatch.setattr(real, "_checked", killed)
+        with pytest.raises(ServerLost, match="somebody has killed it"):
+            batch._recover(NOTHING, books)
+
+
+def test_only_pages_of_files_that_have_pages_are_counted(tmp_path: Path) -> None:
+    """A long write of the redo log is of four blocks, too, and split by a commit as well."""
+    for name in ("ibdata1", "tpcc/stock.ibd", "undo_001", "ib_logfile0", "#innodb_temp/temp_1.ibt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    inodes = {path.name: path.stat().st_ino for path in tmp_path.rglob("*")}
+    files = real._page_files(tmp_path)
+    assert files == {inodes[name] for name in ("ibdata1", "stock.ibd", "undo_001")}
+    rows = [(11, "stock.ibd", 1, 1), (12, "ibdata1", 1, 2), (13, "ib_logfile0", 1, 2)]
+    rows += [(9, "stock.ibd", 1, 2), (20, "stock.ibd", 1, 2)]  # before and after
+    names = ["time_ns", "inode", "first_transaction", "last_transaction"]
+    pages = pd.DataFrame([(at, inodes[name], *two) for at, name, *two in rows], columns=names)
+    found = real._with_pages(NOTHING, pages, real._Span(10, 20, files))
+    assert (found.journaled_pages, found.split_pages) == (2, 1)
+
+
+@pytest.mark.servers
+@pytest.mark.root
 def test_a_server_that_is_given_too_little_time_is_no_damage(
     raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,8 +486,10 @@ def test_a_page_that_the_data_journal_tears_was_split_by_a_commit(
     split = written[written.first_transaction != written.last_transaction]
     found = {
         (cut, row.inode, row.page)
-        for cut, (begin_ns, end_ns) in enumerate(batch.spans)
-        for row in split[(begin_ns <= split.time_ns) & (split.time_ns < end_ns)].itertuples()
+        for cut, span in enumerate(batch.spans)
+        for row in split[
+            (span.begin_ns <= split.time_ns) & (split.time_ns < span.end_ns)
+        ].itertuples()
     }
     # The record has no pages whose writer still waited for its next block when the power failed.
     assert set(torn) & found

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,7 +41,7 @@ from harness.workloads.tpcc import client, connections, consistency, driver, loa
 from harness.workloads.tpcc.client import Users
 from harness.workloads.tpcc.connections import Address
 from harness.workloads.tpcc.driver import Job
-from harness.workloads.tpcc.inputs import KINDS, STANDARD_MIX
+from harness.workloads.tpcc.inputs import KINDS, NEW_ORDER, STANDARD_MIX
 from harness.workloads.tpcc.population import TABLES, Population
 from harness.workloads.tpcc.scale import DISTRICTS, Scale, last_name, reduced, run_constants
 
@@ -526,7 +527,26 @@ def test_with_keying_and_think_times_users_wait(server: Server) -> None:
 def users(server: Server) -> Users:
     constants = run_constants(1, SMALL.constants)
     address = address_of(server)
-    return Users(address, SMALL.scale, constants, STANDARD_MIX, 1, (0,), (None,), 0.0)
+    return Users(address, SMALL.scale, constants, STANDARD_MIX, 1, 0, (0,), (None,), 0.0)
+
+
+def test_a_user_goes_on_with_other_transactions_in_another_part(server: Server) -> None:
+    """Of the same draws a second run would find the pages of the first in memory."""
+    first, again, second = (
+        client._Session(replace(users(server), part=part), 0, threading.Event())._user
+        for part in (0, 0, 1)
+    )
+    calls = [first.next().statement for _ in range(20)]
+    assert [again.next().statement for _ in range(20)] == calls
+    assert not set(calls) & {second.next().statement for _ in range(20)}
+
+
+def test_seconds_without_an_order_are_seconds() -> None:
+    log = client.Log()
+    log.ended_ms[NEW_ORDER].extend([100, 1200, 1300])
+    log.took_us[NEW_ORDER].extend([1, 1, 1])
+    run = driver._summary(Job(1, 1, warm_up_s=0, measured_s=4.5), [log])
+    assert run.new_orders_per_s == [1, 2, 0, 0, 0]
 
 
 def test_a_deadlock_is_rolled_back_retried_and_counted(server: Server) -> None:

@@ -15,6 +15,7 @@ import errno
 import os
 import random
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -74,7 +75,11 @@ _UNENDING_S: Final = 600.0
 _START_LIMIT_S: Final = 60.0
 _RECOVERY_LIMIT_S: Final = 600.0
 _LOOK_S: Final = 0.05
+_LAST_BREATH_S: Final = 1.0
+"""A connection is gone some time before its server is."""
+
 _DATA: Final = "data"
+_PAGE_FILES: Final = ("*.ibd", "*.ibu", "ibdata*", "undo*")
 
 
 def run(point: Point, parameters: Parameters, bench: Bench, raw: Path) -> Measurement:
@@ -118,11 +123,13 @@ def _run(batch: _Batch, folder: Path) -> list[Outcome]:
     with Recorder(batch.drive.path, trace, "page_commits"):
         found = batch.run()
     pages = pq.read_table(trace).to_pandas()
-    return [_with_pages(each, pages, *span) for each, span in zip(found, batch.spans, strict=True)]
+    return [_with_pages(each, pages, span) for each, span in zip(found, batch.spans, strict=True)]
 
 
-def _with_pages(outcome: Outcome, pages: pd.DataFrame, begin_ns: int, end_ns: int) -> Outcome:
-    mine = pages[(begin_ns <= pages.time_ns) & (pages.time_ns < end_ns)]
+def _with_pages(outcome: Outcome, pages: pd.DataFrame, span: _Span) -> Outcome:
+    """Only of files of pages: a long write of the redo log is four blocks, too."""
+    during = (span.begin_ns <= pages.time_ns) & (pages.time_ns < span.end_ns)
+    mine = pages[during & pages.inode.isin(span.page_files)]
     split = int((mine.first_transaction != mine.last_transaction).sum())
     return replace(outcome, journaled_pages=len(mine), split_pages=split)
 
@@ -175,11 +182,28 @@ def _address(server: Server) -> Address:
     return {**server.address, "database": loading.DATABASE}
 
 
+@dataclass(frozen=True)
+class _Span:
+    """In which time (CLOCK_BOOTTIME) the drive took its time, and the inodes of the files that
+    InnoDB's pages were in.
+    """
+
+    begin_ns: int
+    end_ns: int
+    page_files: frozenset[int]
+
+
+def _page_files(data: Path) -> frozenset[int]:
+    """Tables, the system's tablespace and undo logs; not the redo log, nor what is temporary."""
+    named = (path for pattern in _PAGE_FILES for path in data.rglob(pattern))
+    return frozenset(path.stat().st_ino for path in named)
+
+
 @dataclass
 class _Batch:
     """What the cuts of a point run on; `loaded` is the data folder to begin with.
 
-    `spans`: in which time (CLOCK_BOOTTIME, ns) the drive took its time before each cut.
+    `spans`: one before each cut.
     """
 
     cell: Cell
@@ -190,7 +214,7 @@ class _Batch:
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.cell.seed)  # noqa: S311 - no secret
-        self.spans: list[tuple[int, int]] = []
+        self.spans: list[_Span] = []
         self._spec = _ext4(self.mode, self.cell.journal_bytes)
         self._settings = InnodbSettings(
             doublewrite="on" if self.mode.doublewrite else "off",
@@ -252,6 +276,7 @@ class _Batch:
                 with markers.writing():
                     try:
                         self._wait_for_orders(_address(server), load)
+                        page_files = _page_files(data)
                         self.drive.set_speed("real")
                         begin_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
                         _go_on(load, moment_s)
@@ -263,7 +288,7 @@ class _Batch:
                 server.kill()
             with suppress(HarnessError):  # how the load's clients meet their server's end
                 load.result()
-        self.spans.append((begin_ns, end_ns))
+        self.spans.append(_Span(begin_ns, end_ns, page_files))
         return markers, cut
 
     def _wait_for_orders(self, address: Address, load: Future[Any]) -> None:
@@ -327,14 +352,8 @@ class _Batch:
         try:
             with mysql.run(data, self._settings, start_limit_s=_RECOVERY_LIMIT_S) as server:
                 found = replace(cut, failed_checks=1)
-                address = _address(server)
-                conditions = consistency.check(address)
-                checked = replace(
-                    cut,
-                    lost_commits=markers.lost(address),
-                    violated_conditions=sum(each.violations > 0 for each in conditions),
-                    corrupt_tables=len(_corrupt_tables(address)),
-                )
+                with _told_who_ended_it(server):
+                    checked = _checked(cut, markers, _address(server))
             found = checked
         except ServerLost:
             raise
@@ -344,6 +363,31 @@ class _Batch:
             if not _tells_of_damage(error):
                 raise
         return found
+
+
+def _checked(cut: Outcome, markers: Markers, address: Address) -> Outcome:
+    """What the server's answers say of its data. Raises ServerError if it gives none."""
+    conditions = consistency.check(address)
+    return replace(
+        cut,
+        lost_commits=markers.lost(address),
+        violated_conditions=sum(each.violations > 0 for each in conditions),
+        corrupt_tables=len(_corrupt_tables(address)),
+    )
+
+
+@contextmanager
+def _told_who_ended_it(server: Server) -> Iterator[None]:
+    """That a client has lost its server is the data's doing only if nobody has killed that: raises
+    ServerLost in the place of the client's error.
+    """
+    try:
+        yield
+    except ServerError:
+        with suppress(subprocess.TimeoutExpired):  # it answers, if with an error
+            server.process.wait(_LAST_BREATH_S)
+        server.check()
+        raise
 
 
 def _tells_of_damage(error: OSError | TargetError) -> bool:

@@ -79,6 +79,9 @@ _CAPACITY_PAGES_PER_S: Final = 2000
 """innodb_io_capacity, of the device's time: a tenth of the steady random writes of an NVMe drive
 for data centres."""
 
+_WARM_UP, _INTERVAL = 0, 1
+"""Parts of a run: of the same draws the interval would find its pages in memory."""
+
 _MOST_MISSED: Final = 0.01
 _SAMPLES: Final = 60
 _INTERVALS: Final = 30
@@ -271,7 +274,7 @@ class _Point:
             self._load(server, address)
             memory = self._bounded(server)
             self.device.begin()
-            self._run_clients(server, memory, address, self.cell.warm_up_s)
+            self._run_clients(server, memory, address, self.cell.warm_up_s, _WARM_UP)
             measured = self._measure(server, memory, address, trace)
             with self.device.unpaced():
                 consistency.assure(address)
@@ -282,7 +285,7 @@ class _Point:
             **_of_clients(measured.run, self.device.slowdown),
             **self._written(measured, places),
             **self._accesses(measured, places),
-            **_of_innodb(self.looks),
+            **_of_innodb(self.looks, self.device.slowdown),
             "journal_commits": self.looks[-1].commits - self.looks[0].commits,
             **memory.metrics(),
             **measured.counters,
@@ -324,9 +327,14 @@ class _Point:
         return memory
 
     def _run_clients(
-        self, server: Server, memory: ServerMemory, address: Mapping[str, Any], time_s: float
+        self,
+        server: Server,
+        memory: ServerMemory,
+        address: Mapping[str, Any],
+        time_s: float,
+        part: int,
     ) -> Run | None:
-        """For so long of the device's time; nothing for none."""
+        """For so long of the device's time; nothing for none. `part`: see `Job`."""
 
         def watch() -> None:
             server.check()
@@ -337,7 +345,7 @@ class _Point:
         connections = self.cell.connections
         processes = min(_PROCESSES, connections)
         clock_s = time_s * self.device.slowdown
-        job = Job(connections, processes, 0.0, clock_s, seed=self.cell.seed + 1)
+        job = Job(connections, processes, 0.0, clock_s, seed=self.cell.seed + 1, part=part)
         return driver.run(address, job, is_cancelled=self._is_cancelled, watch=watch)
 
     def _measure(
@@ -353,14 +361,13 @@ class _Point:
                 Recorder(self.block_device, journal, "jbd2", quiet_s=_QUIET_S)
             )
             with self._standing_still(server):
-                if self.device.drive is None:  # what a real one counts since `begin` is of all
-                    self.device.begin()
+                self.device.begin()  # what it has counted is of the warm-up, too
                 recorder = Recorder(self.block_device, trace, device_counters=own, quiet_s=_QUIET_S)
                 recording.enter_context(recorder)
                 recording.enter_context(sampler)
             begin_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             before = processors.read()
-            run = self._run_clients(server, memory, address, measured_s)
+            run = self._run_clients(server, memory, address, measured_s, _INTERVAL)
             assert run is not None
             busy_ratio = processors.read().busy_ratio_since(before)
             end_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -542,10 +549,16 @@ def _of_clients(run: Run, slowdown: int) -> dict[str, int | float]:
     return {**found, **times, "tpmc": found["tpmc"] * slowdown}
 
 
-def _of_innodb(looks: Sequence[_Look]) -> dict[str, int]:
-    """What InnoDB did from the first look to the last, and how it was at the end."""
+def _of_innodb(looks: Sequence[_Look], slowdown: int) -> dict[str, int | float]:
+    """What InnoDB did from the first look to the last, and how it was at the end; its times are the
+    device's.
+    """
     first, last = looks[0].innodb, looks[-1].innodb
-    done = {name: n if name in _STATES else n - first[name] for name, n in last.items()}
+    done = {
+        name: (n if name in _STATES else n - first[name])
+        / (slowdown if name.endswith(("_ms", "_s")) else 1)
+        for name, n in last.items()
+    }
     return {
         "pages_flushed": done["pages_written"],
         **{f"innodb_{name}": n for name, n in done.items()},

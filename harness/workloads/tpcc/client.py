@@ -40,6 +40,7 @@ class Users:
     constants: NurandConstants
     mix: tuple[int, ...]
     seed: int
+    part: int
     numbers: tuple[int, ...]
     homes: tuple[tuple[int, int] | None, ...]
     wait_ratio: float
@@ -82,7 +83,7 @@ class _Session:
 
     def __init__(self, users: Users, index: int, stop: threading.Event) -> None:
         self._number = users.numbers[index]
-        seed = f"tpcc {users.seed} {self._number}"
+        seed = f"tpcc {users.seed} {users.part} {self._number}"
         self._user = User(users.scale, users.constants, users.mix, seed, users.homes[index])
         self._wait_ratio = users.wait_ratio
         self._stop = stop

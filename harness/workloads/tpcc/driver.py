@@ -7,6 +7,7 @@ times are from the call to its result (clause 5.3), retries included.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,6 +37,9 @@ _COUNTS: Final = ("deadlocks", "lock_wait_timeouts", "read_conflicts", "rollback
 class Job:
     """What is to be run. `mix`: cards per kind of transaction, as in inputs.KINDS.
 
+    `part`: of several runs on one database, which; in each the users draw other transactions, of
+    the same customers and items (the constants of clause 2.1.6 are the seed's).
+
     `wait_ratio`: keying and think times, as a ratio of the standard's. With 0 there are none, and
     every transaction is for a warehouse drawn at random: few users then come to all data, which is
     not the standard's. Otherwise users have home warehouses, one after the other. Raises
@@ -47,6 +51,7 @@ class Job:
     warm_up_s: float
     measured_s: float
     seed: int = 1
+    part: int = 0
     mix: tuple[int, ...] = STANDARD_MIX
     wait_ratio: float = 0.0
 
@@ -117,6 +122,7 @@ def _users(address: Address, job: Job) -> list[Users]:
             constants,
             job.mix,
             job.seed,
+            job.part,
             numbers,
             tuple(map(home, numbers)),
             job.wait_ratio,
@@ -140,7 +146,8 @@ def _summary(job: Job, logs: Sequence[Log]) -> Run:
         all_us = np.concatenate([np.asarray(log.took_us[kind], np.int64) for log in logs])
         took_us[kind] = all_us[(ended_ms >= first_ms) & (ended_ms < last_ms)]
         if kind == NEW_ORDER:
-            per_s = np.bincount(ended_ms[ended_ms < last_ms] // 1000)
+            seconds = math.ceil(last_ms / 1000)  # those at whose end nothing was done, too
+            per_s = np.bincount(ended_ms[ended_ms < last_ms] // 1000, minlength=seconds)
     transactions = sum(map(len, took_us.values()))
     metrics: dict[str, int | float] = {
         "tpmc": len(took_us[NEW_ORDER]) / job.measured_s * 60,
