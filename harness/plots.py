@@ -104,6 +104,14 @@ def device_colours(devices: Iterable[str]) -> dict[str, str]:
     return {name: COLOURS.get(name) or found[name] for name in names}
 
 
+def size_name(size_bytes: int, nominal_bytes: int) -> str:
+    """'4 MiB', or of what shrank with its data '128 KiB (for 4 MiB)': what was set, and in place of
+    what.
+    """
+    name = format_bytes(size_bytes)
+    return name if size_bytes == nominal_bytes else f"{name} (for {format_bytes(nominal_bytes)})"
+
+
 def size_axis(axes: Axes, sizes_bytes: Sequence[float]) -> None:
     """A base-2 logarithmic x axis of byte sizes, one tick per size that was measured."""
     axes.set_xscale("log", base=2)

@@ -33,3 +33,8 @@ def test_files_carry_no_date_and_no_version(tmp_path: Path) -> None:
         assert b"<dc:date>" not in data
         assert b"Matplotlib v" not in data
         assert b"Matplotlib version" not in data
+
+
+def test_a_size_that_shrank_says_so() -> None:
+    assert plots.size_name(4 << 20, 4 << 20) == "4 MiB"
+    assert plots.size_name(128 << 10, 32 << 20) == "128 KiB (for 32 MiB)"

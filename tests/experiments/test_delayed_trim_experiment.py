@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
 
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Point, Results
@@ -368,3 +370,35 @@ def test_a_real_drive_s_results_are_drawn(results: Results) -> None:
 def test_whatever_a_real_device_runs_is_laid_beside_the_model() -> None:
     kinds = {name for name, kind in grid.KINDS.items() if kind in real._KINDS}
     assert kinds == set(agreement.COMPARED)
+
+
+def spreads(figure: Figure) -> list[tuple[float, float]]:
+    """Begin and end (ms) of the lines over bars' ends."""
+    found = [c for ax in figure.axes for c in ax.containers if isinstance(c, ErrorbarContainer)]
+    segments = [segment for c in found for lines in c.lines[2] for segment in lines.get_segments()]
+    return sorted((float(begin[0]), float(end[0])) for begin, end in segments)
+
+
+def test_bars_of_several_runs_show_the_least_and_the_most() -> None:
+    """Of a sum those of its sums: the longest writing was not with the longest trimming."""
+    points = [
+        point
+        for point in grid.points(parameters(repetitions=3), [grid.NVME])
+        if point.values["kind"] in ("table1", "at_once") and point.values["policy"] != "delayed"
+    ]
+    times = [(300.0, 40.0), (310.0, 50.0), (330.0, 30.0)]
+    rows = []
+    for point in points:
+        write_ms, trim_ms = times[int(point.values["repetition"])]
+        size = {"written_bytes": 1 << 30, **point.values}
+        is_trimmed = bool(size["trimmed_bytes"])
+        rows.append({**size, "write_ms": write_ms, "trim_ms": is_trimmed * trim_ms})
+    several = Results("emulated", pd.DataFrame(rows), {}, lambda _: None)
+    drawn = figures.draw(several)
+    written, trimmed, added = (300.0, 330.0), (30.0, 50.0), (340.0, 360.0)
+    after_writing = (310.0 + 30.0, 310.0 + 50.0)
+    assert spreads(drawn["table1"]) == [written, written, after_writing]
+    assert spreads(drawn["at_once"]) == [trimmed, written, added]
+    once = several.table[several.table.repetition == 0]
+    drawn = figures.draw(replace(several, table=once))
+    assert not spreads(drawn["table1"]) + spreads(drawn["at_once"])

@@ -9,16 +9,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from harness import _core
 from harness.errors import BadParameter, DataCorrupted
 from harness.experiments import grace_hash_join
-from harness.experiments.base import Measurement, Point
+from harness.experiments.base import Measurement, Point, Results
 from harness.experiments.grace_hash_join import EXPERIMENT, grid, run
 from harness.tiers.base import Bench
 from harness.tiers.simulated import SimulatedBench
@@ -197,6 +200,29 @@ def test_points_with_other_joins_are_refused(
         next(found)
         with pytest.raises(BadParameter, match="other joins"):
             next(found)
+
+
+def drawn_of(p: grid.Parameters, tier: str) -> dict[str, Figure]:
+    """Of points that nobody has run."""
+    points = grid.points(p, ["hdd", "ssd"], what_if=False)
+    times = {"elapsed_s": 3.0, "partition_s": 2.0, "join_s": 1.0}
+    table = pd.DataFrame([{**x.values, "point": x.id, **times} for x in points])
+    series = {x.id: {"join_read_by_seek_log2": [1, 2, 3]} for x in points}
+    return EXPERIMENT.figures(Results(tier, table, series, lambda _: None))
+
+
+@pytest.mark.parametrize(
+    ("scale", "buffer", "shared"),
+    [("small", "408 KiB (for 4 MiB)", "816 KiB (for 8 MiB)"), ("paper", "4 MiB", "8 MiB")],
+)
+def test_a_read_buffer_is_named_as_it_was_set(scale: str, buffer: str, shared: str) -> None:
+    """At a tenth of the tables it is one, too."""
+    drawn = drawn_of(parameters(scale=scale, repetitions=1), "emulated")
+    for name in ("read_buffer", "phases", "seek_distance", "hybrid"):
+        drawn[name].draw_without_rendering()
+        said = {text.get_text().replace("\n", " ") for text in drawn[name].findobj(Text)}
+        assert buffer in said, name
+    assert drawn["users"].axes[0].get_xlabel() == f"users sharing {shared} of read buffer"
 
 
 def test_what_is_repeated_was_checked(

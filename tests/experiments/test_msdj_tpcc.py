@@ -10,6 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from pydantic import ValidationError
 
 from harness.dbms import innodb, page_writes
@@ -290,6 +293,111 @@ def test_a_small_run_has_no_numbers_of_the_paper_beside_it(project: Project) -> 
     cells = [name for name in judged.index if name in CELLS]
     assert set(judged.verdict[cells]) == {claims.NOT_JUDGED}
     assert judged.verdict["mj-table1-order"] == claims.FITTED
+
+
+def heights(line: Line2D) -> list[float]:
+    """Of its points."""
+    return [float(y) for y in np.asarray(line.get_ydata())]
+
+
+def labels(figure: Figure) -> set[str]:
+    """Of all panels."""
+    return {label for ax in figure.axes for label in ax.get_legend_handles_labels()[1]}
+
+
+def test_throughput_stands_beside_the_paper_s_only_where_it_is_judged() -> None:
+    """At a twelfth write amplification is held against table 1, throughput is not."""
+    for scale, is_judged in (("medium", False), ("paper", True)):
+        drawn = figures.draw(made_up(parameters(scale=scale, variants={})))
+        assert "paper, table 1" in labels(drawn["table_1"])
+        assert any("paper" in label for label in labels(drawn["tpmc"])) == is_judged
+
+
+def test_what_follows_from_a_rounded_gain_is_a_range() -> None:
+    """340 TpmC are 2 % more: of 13,600 to 22,700."""
+    drawn = figures.draw(made_up(parameters(variants={})))["tpmc"]
+    [large] = [ax for ax in drawn.axes if ax.get_title() == "journal 5 GiB"]
+    [frames] = [c for c in large.containers if "paper" in str(c.get_label())]
+    ends = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in frames]
+    dj, msdj = ends  # the paper has no OJ with this journal
+    assert dj == pytest.approx((340 / 0.025, 340 / 0.015))
+    assert msdj == pytest.approx((dj[0] + 340, dj[1] + 340))
+    [small] = [ax for ax in drawn.axes if ax.get_title() == "journal 128 MiB"]
+    [frames] = [c for c in small.containers if "paper" in str(c.get_label())]
+    said = published.tpmc(NUMBERS)
+    for bar, mode in zip(frames, ("oj_dwb", "dj", "msdj"), strict=True):
+        assert bar.get_y() < said["small", mode] < bar.get_y() + bar.get_height()
+
+
+@pytest.mark.parametrize(
+    ("scale", "journal", "name"),
+    [
+        ("paper", "128 MiB", "small"),
+        ("paper", "5 GiB", "large"),
+        ("medium", "128 MiB", "small"),
+        ("medium", "5 GiB", "large"),
+        ("medium", "1 GiB", None),
+    ],
+)
+def test_a_journal_has_the_numbers_of_its_own_size(
+    scale: str, journal: str, name: str | None
+) -> None:
+    """Also where it is the only one."""
+    found = made_up(parameters(scale=scale, journals=[journal], variants={}))
+    [axes] = figures.draw(found)["table_1"].axes
+    crosses = [line for line in axes.lines if "paper" in str(line.get_label())]
+    said = [waf for (own, _), waf in published.waf(NUMBERS).items() if own == name]
+    assert sorted(y for line in crosses for y in heights(line)) == sorted(said)
+
+
+def apart(found: Results, seed: int, ratio: float) -> Results:
+    """With commits, too; all that one seed has is so many times that of the others."""
+    others = found.table.point[found.table.seed != seed]
+    series = {}
+    for point, own in found.series.items():
+        more = dict.fromkeys(COMMITS, own["tpmc_per_interval"])
+        factor = 1.0 if point in set(others) else ratio
+        series[point] = {
+            name: list(np.array(values) * (1.0 if name.endswith("_time_s") else factor))
+            for name, values in {**own, **more, "commit_time_s": own["tpmc_time_s"]}.items()
+        }
+    return Results("emulated", found.table, series, lambda _: None)
+
+
+def test_every_seed_is_drawn_below_their_mean() -> None:
+    found = made_up(parameters(variants={}, seeds=[1, 2, 3]))
+    drawn = figures.draw(apart(found, seed=3, ratio=1.3))
+    panels = {
+        ("page_writes", 1): 3,
+        **dict.fromkeys([("waf_over_time", 0), ("waf_over_time", 1), ("tpmc", 2), ("tpmc", 3)], 3),
+        **dict.fromkeys([("commits", panel) for panel in range(6)], 3),
+        ("convergence", 0): 4,
+        **dict.fromkeys([("convergence", 1), ("convergence", 2)], 2),
+    }
+    for (name, panel), settings in panels.items():
+        lines = [x for x in drawn[name].axes[panel].lines if len(heights(x)) > 2]
+        means = [x for x in lines if not str(x.get_label()).startswith("_")]
+        assert (len(means), len(lines)) == (settings, 4 * settings), (name, panel)
+        for mean in means:
+            each = [x for x in lines if x not in means and x.get_color() == mean.get_color()]
+            assert {x.get_linewidth() < mean.get_linewidth() for x in each} == {True}
+    for name in ("waf_over_time", "tpmc", "commits", "page_writes", "convergence"):
+        said = {text.get_text() for text in drawn[name].findobj(Text)}
+        assert "mean of 3 runs, thin: each of them" in said, name
+    [mean, *_] = [x for x in drawn["tpmc"].axes[2].lines if not str(x.get_label()).startswith("_")]
+    one = next(iter(found.table[found.table["mode"] == "oj_dwb"].point))
+    expected = np.array(found.series[one]["tpmc_per_interval"]) * 1.1
+    assert heights(mean) == pytest.approx(list(expected))
+
+
+COMMITS = ("commits_per_s", "commit_blocks", "commit_ms")
+
+
+def test_a_single_seed_is_drawn_once(results: Results) -> None:
+    drawn = figures.draw(results)
+    assert all(len(ax.lines) == 3 for ax in drawn["waf_over_time"].axes)
+    said = {text.get_text() for text in drawn["waf_over_time"].findobj(Text)}
+    assert not any("runs" in text for text in said)
 
 
 CELLS = {"mj-table1-oj", "mj-table1-dj", "mj-table1-msdj"}

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import REPOSITORY
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from harness import _core
 from harness.errors import BadParameter, BadProfile, DiskFull, UnknownName
@@ -258,13 +260,77 @@ def test_a_variants_merges_have_two_blocks_of_each_run(
     assert model.Query("9.4", [], work_mem_bytes, variant).merge_order == order
 
 
+def made_up(p: grid.Parameters) -> pd.DataFrame:
+    """Of points that nobody has run, with the metrics of all figures."""
+    metrics = {"elapsed_s": 3.0, "sort_s": 2.0, "join_s": 1.0, "join_utilisation_ratio": 0.5}
+    metrics |= {"join_read_jump_ratio": 0.5, "merged_bytes": 5.0}
+    metrics |= {"device_positioning_ns": 1, "device_transferring_ns": 1}
+    points = grid.points(p, list(DEVICES), what_if=True)
+    return pd.DataFrame([{**x.values, "point": x.id, **metrics} for x in points])
+
+
+def drawn_of(p: grid.Parameters, tier: str = "simulated") -> dict[str, Figure]:
+    return figures.draw(Results(tier, made_up(p), {}, lambda _: None))
+
+
+def texts_of(figure: Figure) -> set[str]:
+    """Titles and legends."""
+    figure.draw_without_rendering()
+    return {text.get_text() for text in figure.findobj(Text)}
+
+
 def test_cells_lie_beside_the_paper_s() -> None:
     p = parameters(calibration={"clients": [1], "work_mems": ["4 MiB"]}, clients=[1, 2])
-    both = published.beside(results(p), REPOSITORY / "data" / "published", p.calibration)
+    table = results(p).assign(size_ratio_to_paper=1.0)
+    both = published.beside(table, REPOSITORY / "data" / "published", p.calibration)
     assert set(both[both.fitted].clients) == {1}
     known = both[both.elapsed_s_paper.notna()]
     assert set(known.clients) == {1}  # two clients are not on file
-    assert (known.elapsed_s_error < 0).all()  # a 64th of the paper's size
+    assert (known.elapsed_s_error < 0).all()  # in truth a 64th of the paper's size
+
+
+def test_a_smaller_run_has_nothing_of_the_paper_beside_it() -> None:
+    """Its seconds are of other tables."""
+    folder, whole, small = (
+        REPOSITORY / "data" / "published",
+        parameters(scale="paper"),
+        parameters(scale="smoke"),
+    )
+    for p, is_whole in ((whole, True), (small, False)):
+        both = published.beside(
+            made_up(p), folder, published.calibration(REPOSITORY / "params.yaml")
+        )
+        assert both.elapsed_s.notna().all()
+        assert both.elapsed_s_paper.notna().any() == is_whole
+        assert (both.use == "").all() != is_whole
+        drawn = drawn_of(p)
+        assert ("against_paper" in drawn) == is_whole
+        said = {
+            text for name in ("execution_time", "sort_and_join") for text in texts_of(drawn[name])
+        }
+        assert ("paper" in said) == is_whole
+        assert any("tables 7 and 8" in text for text in texts_of(drawn["utilisation"])) == is_whole
+        assert ("paper's tables" in texts_of(drawn["gap"])) == is_whole
+
+
+def test_every_work_mem_has_a_line_of_its_own() -> None:
+    sizes = ["1 MiB", "4 MiB", "8 MiB", "16 MiB", "32 MiB", "64 MiB"]
+    drawn = drawn_of(parameters(scale="paper", work_mems=sizes))
+    for name in ("execution_time", "sort_and_join", "utilisation", "random_io"):
+        for ax in drawn[name].axes:
+            lines = [line for line in ax.lines if np.size(line.get_xdata()) and line.get_alpha()]
+            shades = {(line.get_color(), line.get_alpha()) for line in lines}
+            assert len(shades) == len(sizes) * len({colour for colour, _ in shades}), name
+        assert set(sizes) <= texts_of(drawn[name])
+
+
+def test_work_mem_is_named_as_it_was_set() -> None:
+    """The emulated tier's: its tables are a 256th of the paper's."""
+    p = parameters(scale="paper", size_ratio=1 / 256, work_mems=["32 MiB", "512 MiB"])
+    drawn = drawn_of(p, "emulated")
+    for name in ("execution_time", "sort_and_join", "utilisation"):
+        assert {"128 KiB (for 32 MiB)", "2 MiB (for 512 MiB)"} <= texts_of(drawn[name])
+    assert any("128 KiB (for 32 MiB)" in text for text in texts_of(drawn["gap"]))
 
 
 def test_all_figures_are_drawn() -> None:
@@ -276,12 +342,13 @@ def test_all_figures_are_drawn() -> None:
         variant_clients=[1],
         variant_work_mems=["4 MiB"],
     )
-    drawn = figures.draw(Results("simulated", results(p), {}, lambda _: None))
+    table = results(p).assign(size_ratio_to_paper=1.0)
+    drawn = figures.draw(Results("simulated", table, {}, lambda _: None))
     assert set(drawn) == {
         *("execution_time", "against_paper", "sort_and_join", "gap", "utilisation", "random_io"),
         *("merge_plans", "sorts_for_ssd"),
     }
-    elsewhere = figures.draw(Results("emulated", results(p), {}, lambda _: None))
+    elsewhere = figures.draw(Results("emulated", table, {}, lambda _: None))
     assert "against_paper" not in elsewhere
 
 

@@ -42,6 +42,7 @@ def test_what_was_recorded_is_summed_in_its_own_order(place: Path) -> None:
     found = lab.recorded("cuts", "emulated", "cuts", "torn", by=["mode"], how="sum")
     assert found.to_dict("list") == {
         "mode": ["oj", "dj"],
+        "runs": [2, 1],
         "cuts": [15, 10],
         "torn": [5, 0],
         "measured": ["here", "here"],
@@ -54,12 +55,14 @@ def test_what_another_machine_recorded_says_so(place: Path) -> None:
     found = lab.recorded("cuts", "emulated", "torn", by=["mode"])
     assert set(found.measured) == {"by the authors"}
     assert list(found.torn) == [2.5, 0]
+    assert list(found["torn, least"]) == [1, 0]
+    assert list(found["torn, most"]) == [4, 0]
 
 
 def test_what_was_not_recorded_is_an_empty_table(place: Path) -> None:
     found = lab.recorded("cuts", "emulated", "cuts", by=["mode"])
     assert place.is_dir()
-    assert list(found) == ["mode", "cuts", "measured"]
+    assert list(found) == ["mode", "runs", "cuts", "measured"]
     assert found.empty
 
 
@@ -68,7 +71,7 @@ def test_cells_beside_the_paper_s_are_texts(
 ) -> None:
     """Numbers, what a cell is used for, and cells that are not on file."""
     monkeypatch.chdir(project.root)
-    few = {"scale": "smoke", "clients": "[1, 2]", "work_mems": "[4 MiB]", "variants": "{}"}
+    few = {"scale": "paper", "clients": "[1, 2]", "work_mems": "[4 MiB]", "variants": "{}"}
     session = lab.start("sort_merge_join", settings=few)
     try:
         points = [p for p in session.session.points if p.values["variant"] == "paper"]
@@ -118,6 +121,11 @@ def test_what_this_notebook_is_about_to_publish_is_what_was_recorded(
     running = SimpleNamespace(results=own, will_publish=lambda *of: of == ("cuts", "emulated"))
     monkeypatch.setattr(lab, "_LABS", [running])
     found = lab.recorded("cuts", "emulated", "torn", by=["mode"])
-    assert found.to_dict("list") == {"mode": ["dj"], "torn": [7], "measured": ["here"]}
+    assert found.to_dict("list") == {
+        "mode": ["dj"],
+        "runs": [1],
+        "torn": [7],
+        "measured": ["here"],
+    }
     running.results = own.head(0)  # nothing has been run as yet
     assert set(lab.recorded("cuts", "emulated", "torn", by=["mode"]).measured) == {"by the authors"}

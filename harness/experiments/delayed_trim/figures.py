@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +53,7 @@ NEEDS: Final = {
 
 def draw(results: Results) -> dict[str, Figure]:
     """All figures that the results at hand can fill, of medians over repetitions."""
-    results = replace(results, table=over_repetitions(results.table))
+    results = replace(results, table=over_repetitions(_with_sums(results.table)))
     makers: dict[str, tuple[str, Callable[[pd.DataFrame, Results], Figure]]] = {
         "table1": ("table1", _table1),
         "at_once": ("at_once", _at_once),
@@ -65,6 +66,14 @@ def draw(results: Results) -> dict[str, Figure]:
         "idle_phase": ("idle_phase", _idle_phase),
     }
     return drawn_by_kind(results, makers)
+
+
+def _with_sums(table: pd.DataFrame) -> pd.DataFrame:
+    """Writing and trimming added, of each run: the ends of a sum are not the sums of ends."""
+    if not {"write_ms", "trim_ms"} <= set(table):
+        return table
+    added = (table.write_ms + table.trim_ms).rename("added_ms")
+    return pd.concat([table, added], axis="columns")
 
 
 def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
@@ -103,40 +112,92 @@ def _paper() -> pd.DataFrame:
 def _table1(rows: pd.DataFrame, results: Results) -> Figure:
     """Writing, and trimming after it; the paper's two columns beside ours."""
     figure, axes = plots.new(height_in=3.8)
-    bars = {row.policy if row.trimmed_bytes else "no TRIM": row for row in rows.itertuples()}
-    found = [(name, row.write_ms, row.trim_ms) for name, row in bars.items()]
-    largest = rows.written_bytes.max()
-    if results.tier == "simulated" and len(found) > 1:
-        paper = _paper()
-        get = {name: published.value(paper, f"{name}_ms") for name in _TABLE1}
-        found = [
-            ("paper, TRIM", get["write_with_trim"], get["trim"]),
-            *found[:-1],
-            ("paper, no TRIM", get["write_only"], 0.0),
-            found[-1],
-        ]
-    names, write, trim = zip(*found, strict=True)
-    axes.barh(names, write, color=_WRITE, label="writing", height=0.6)
-    drawn = axes.barh(names, trim, left=write, color=_TRIM, label="trimming", height=0.6)
-    totals = [
-        f"{w:,.0f} + {t:,.3g} ms" if t else f"{w:,.0f} ms" for w, t in zip(write, trim, strict=True)
-    ]
-    axes.bar_label(drawn, totals, fontsize=8, padding=3)
+    bars: dict[str, Any] = {
+        row.policy if row.trimmed_bytes else "no TRIM": row for row in rows.itertuples()
+    }
+    if results.tier == "simulated" and len(bars) > 1:
+        bars = _with_paper(bars)
+    write, trim = (
+        [getattr(row, name) for row in bars.values()] for name in ("write_ms", "trim_ms")
+    )
+    places = range(len(bars))
+    axes.barh(places, write, color=_WRITE, label="writing", height=0.6)
+    axes.barh(places, trim, left=write, color=_TRIM, label="trimming", height=0.6)
+    ends = []
+    for place, row in enumerate(bars.values()):
+        w, t = row.write_ms, row.trim_ms
+        until = _spread(axes, row, "write_ms", place - 0.12)
+        ends.append(max(until, _spread(axes, row, "trim_ms", place + 0.12, begin_ms=w)))
+        said = f"{w:,.0f} + {t:,.3g} ms" if t else f"{w:,.0f} ms"
+        _beside_bar(axes, ends[-1], place, said, padding=3)
+    axes.set_yticks(places, list(bars))
     axes.invert_yaxis()
-    axes.set_xlim(0, max(w + t for w, t in zip(write, trim, strict=True)) * 1.28)
+    axes.set_xlim(0, max(ends) * 1.28)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("time (ms)")
+    axes.set_xlabel(_time_label(rows))
     unit = format_bytes(rows.unit_bytes.max())
-    trimmed = format_bytes(rows.trimmed_bytes.max())
+    written, trimmed = (
+        format_bytes(rows[name].max()) for name in ("written_bytes", "trimmed_bytes")
+    )
     axes.set_title(
-        f"{format_bytes(largest)} written, {trimmed} of it trimmed, in units of {unit}",
+        f"{written} written, {trimmed} of it trimmed, in units of {unit}",
         fontsize="medium",
     )
     figure.legend(fontsize="small", ncols=2, loc="outside upper right")
     return figure
 
 
+def _with_paper(bars: Mapping[str, Any]) -> dict[str, Any]:
+    """The paper's two columns, each above the bars that it is to be compared with."""
+    paper = _paper()
+    write, trim, only = (published.value(paper, f"{name}_ms") for name in _TABLE1)
+    *trimmed, untouched = bars.items()
+    return {
+        "paper, TRIM": SimpleNamespace(write_ms=write, trim_ms=trim),
+        **dict(trimmed),
+        "paper, no TRIM": SimpleNamespace(write_ms=only, trim_ms=0.0),
+        **dict([untouched]),
+    }
+
+
 _TABLE1: Final = ("write_with_trim", "trim", "write_only")
+
+
+def _spread(axes: Axes, row: Any, name: str, place: float, begin_ms: float = 0.0) -> float:
+    """Over the end of a bar that begins there: from the least to the most of several runs.
+
+    Returns where that ends, or else the bar.
+    """
+    middle = getattr(row, name)
+    low, high = (getattr(row, f"{name}_{end}", middle) for end in ("low", "high"))
+    if low < high:
+        around = [[middle - low], [high - middle]]
+        axes.errorbar(
+            begin_ms + middle,
+            place,
+            xerr=around,
+            fmt="none",
+            ecolor="black",
+            elinewidth=1.2,
+            capsize=2.5,
+        )
+    return float(begin_ms + high)
+
+
+def _beside_bar(axes: Axes, end: float, place: float, text: str, padding: float) -> None:
+    axes.annotate(
+        text,
+        (end, place),
+        xytext=(padding, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+    )
+
+
+def _time_label(rows: pd.DataFrame) -> str:
+    several = "write_ms_low" in rows and bool((rows.write_ms_low < rows.write_ms_high).any())
+    return "time (ms)" + ("; lines: from the least to the most of several runs" if several else "")
 
 
 def _at_once(rows: pd.DataFrame, results: Results) -> Figure:
@@ -146,12 +207,15 @@ def _at_once(rows: pd.DataFrame, results: Results) -> Figure:
     figure, axes = plots.new(height_in=3.8)
     names = ("writing", "trimming", "both added")
     height = 0.8 / len(rows)
+    ends = []
     for number, row in enumerate(rows.itertuples()):
         places = np.arange(len(names)) + (number - (len(rows) - 1) / 2) * height
-        times = [row.write_ms, row.trim_ms, row.write_ms + row.trim_ms]
+        times = [getattr(row, name) for name in _ADDED]
         colour = _POLICIES[str(row.policy)]
-        drawn = axes.barh(places, times, height=0.9 * height, color=colour, label=str(row.policy))
-        axes.bar_label(drawn, [f"{time:,.4g} ms" for time in times], fontsize=8, padding=8)
+        axes.barh(places, times, height=0.9 * height, color=colour, label=str(row.policy))
+        for place, name, time in zip(places, _ADDED, times, strict=True):
+            ends.append(_spread(axes, row, name, place))
+            _beside_bar(axes, ends[-1], place, f"{time:,.4g} ms", padding=8)
     if results.tier == "simulated":
         paper = _paper()
         said = [
@@ -161,9 +225,9 @@ def _at_once(rows: pd.DataFrame, results: Results) -> Figure:
         axes.plot(said, range(len(said)), linestyle="none", label="paper", **_CROSS)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.3 * float((rows.write_ms + rows.trim_ms).max()))
+    axes.set_xlim(0, 1.3 * max(ends))
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("time (ms)")
+    axes.set_xlabel(_time_label(rows))
     written, trimmed = (
         format_bytes(rows[name].max()) for name in ("written_bytes", "trimmed_bytes")
     )
@@ -173,6 +237,9 @@ def _at_once(rows: pd.DataFrame, results: Results) -> Figure:
     )
     figure.legend(fontsize="small", ncols=3, loc="outside upper right")
     return figure
+
+
+_ADDED: Final = ("write_ms", "trim_ms", "added_ms")
 
 
 def _shares(rows: pd.DataFrame, _: Results) -> Figure:

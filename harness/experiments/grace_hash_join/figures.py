@@ -22,6 +22,7 @@ from harness.units import format_bytes
 
 _MIB: Final = 1 << 20
 _READ: Final = "nominal_read_buffer_bytes"
+_READ_SET: Final = "read_buffer_bytes"
 _WRITE: Final = "write_buffer_bytes"
 _MARKERS: Final = {"above": CARETDOWN}
 
@@ -71,6 +72,27 @@ def _grace(table: pd.DataFrame) -> pd.DataFrame:
 
 def _smallest_write(table: pd.DataFrame) -> pd.DataFrame:
     return table[table[_WRITE] == table[_WRITE].min()]
+
+
+def _read_names(table: pd.DataFrame) -> dict[int, str]:
+    """Read buffers as they were set, by their nominal size in bytes, from the smallest."""
+    sizes = table.groupby(_READ)[_READ_SET].max()
+    return {int(nominal): plots.size_name(int(own), int(nominal)) for nominal, own in sizes.items()}
+
+
+def _in_two_lines(name: str) -> str:
+    """Of a size, where there is little room beside it."""
+    return name.replace(" (", "\n(")
+
+
+def _read_axis(axes: Axes, table: pd.DataFrame) -> None:
+    """Nominal sizes, each named by what was set in its place."""
+    names = _read_names(table)
+    plots.size_axis(axes, list(names))
+    if any("(" in name for name in names.values()):
+        axes.set_xticks(list(names), [_in_two_lines(name) for name in names.values()])
+        axes.tick_params(axis="x", labelsize="x-small")
+    axes.set_xlabel("read buffer")
 
 
 def _time_axis(axes: Axes, title: str) -> None:
@@ -125,8 +147,7 @@ def _read_buffer(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
             axes, rows, _READ, "elapsed_s", plots.device_name(device), colours[device]
         )
     _marks(axes, paper[paper.figure == 1], _means(one, _READ), lambda row: row.bytes)
-    plots.size_axis(axes, one[_READ].unique())
-    axes.set_xlabel("read buffer")
+    _read_axis(axes, one)
     _time_axis(axes, "Read buffer (the paper's figure 1)")
     return figure
 
@@ -185,7 +206,9 @@ def _users(table: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
         mine = shared[shared.users == users]
         _marks(axes, said, _means(mine, _READ), lambda row: row.users)
     axes.set_xticks(sorted(shared.users.unique()))
-    axes.set_xlabel(f"users sharing {format_bytes(total)} of read buffer")
+    together = int((shared[_READ_SET] * shared.users).max())
+    name = plots.size_name(together, int(total))
+    axes.set_xlabel(f"users sharing {name} of read buffer")
     _time_axis(axes, "Concurrent users (the paper's figure 3)")
     return figure
 
@@ -197,7 +220,8 @@ def _phases(table: pd.DataFrame) -> Figure:
     colours = plots.device_colours(table.device)
     for ax, device in zip(axes[0], devices, strict=True):
         means = one[one.device == device].groupby(_READ)[["partition_s", "join_s"]].mean()
-        labels = [format_bytes(size) for size in means.index]
+        names = _read_names(one)
+        labels = [_in_two_lines(names[size]) for size in means.index]
         ax.bar(labels, means.partition_s, color="0.6", label="partition")
         colour = colours[device]
         ax.bar(labels, means.join_s, bottom=means.partition_s, color=colour, label="join")
@@ -230,8 +254,12 @@ def _address_over_time(table: pd.DataFrame, results: Results) -> Figure | None:
             offset = shown.lba[mine] * 512 / 1e6
             ax.scatter(seconds[mine], offset, s=0.6, color=colour, label=name, rasterized=True)
         ax.set_xlabel("time (s)")
-        size = format_bytes(row.nominal_read_buffer_bytes)
-        ax.set_title(f"{plots.device_name(row.device)}, read buffer {size}")
+        size = plots.size_name(row.read_buffer_bytes, row.nominal_read_buffer_bytes)
+        shrank = row.read_buffer_bytes != row.nominal_read_buffer_bytes
+        ax.set_title(
+            f"{plots.device_name(row.device)}, read buffer {size}",
+            fontsize="small" if shrank else None,
+        )
         ax.legend(markerscale=8, loc="lower right")
     axes[0][0].set_ylabel("address (MB)")
     return figure
@@ -252,14 +280,15 @@ def _seek_distance(table: pd.DataFrame, results: Results) -> Figure:
             counts[seen] / counts.sum(),
             drawstyle="steps-mid",
             color=str(1 - shade),
-            label=format_bytes(row.nominal_read_buffer_bytes),
+            label=plots.size_name(row.read_buffer_bytes, row.nominal_read_buffer_bytes),
         )
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda x, _: format_bytes(x))
     axes.set_xlabel("distance from the transfer before")
     axes.set_ylabel("share of the join phase's reads")
     axes.set_title("A smaller read buffer scatters a partition further")
-    axes.legend(title="read buffer")
+    shrank = (one[_READ_SET] != one[_READ]).any()
+    axes.legend(title="read buffer", fontsize="small" if shrank else None)
     return figure
 
 
@@ -300,9 +329,8 @@ def _hybrid(table: pd.DataFrame) -> Figure | None:
         axes.plot(
             mine[_READ], speedup, marker="o", color=colours[device], label=plots.device_name(device)
         )
-    plots.size_axis(axes, times[_READ])
+    _read_axis(axes, one[one[_READ].isin(times[_READ])])
     axes.axhline(1, color="0.6", linewidth=1)
-    axes.set_xlabel("read buffer")
     axes.set_ylabel("Grace time / hybrid time")
     axes.set_title("Hybrid hash join (the paper's future work)")
     axes.legend()

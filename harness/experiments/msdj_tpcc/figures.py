@@ -1,13 +1,14 @@
 """The figures: the paper's 1 and 3 to 5 and its table 1, and what they leave open.
 
 A journal is named by its size; of several seeds bars show the mean, with a line from the least to
-the most, and curves the first.
+the most, and curves the mean, with a thin line for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,15 @@ _STYLES: Final = {
 """Colour (Okabe and Ito's), marker and line of the modes, in this order."""
 
 _JOURNAL_COLOURS: Final = ("#0072b2", "#e69f00")
+_JOURNALS: Final = {"small": 128 << 20, "large": 5 << 30}
+"""Sizes of the paper's journals in bytes, by what its numbers on file call them."""
+
+_SAME_SIZE: Final = 0.1
+"""So far apart a journal's size and the paper's may be: GB and GiB, and what a scale rounds."""
+
+_OFF: Final = (0.005, -0.005)
+"""By which a gain in whole per cent may be off: with the larger share it is of less."""
+
 _PLACES: Final = {
     "journal_written_bytes": ("journal", "#d55e00"),
     "doublewrite_written_bytes": ("doublewrite buffer", "#7f7f7f"),
@@ -48,9 +58,8 @@ _INTERVALS: Final = 20
 _LEAST_SHARE: Final = 0.04
 """Of a bar: what is thinner has no number in it."""
 
-"""What a line below a figure takes of its height."""
-
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
+Ends = tuple[float, float]
 
 
 NEEDS: Final = {
@@ -90,9 +99,13 @@ def _journals(table: pd.DataFrame) -> list[int]:
     return sorted(int(size) for size in table.journal_bytes.unique())
 
 
-def _journal_name(table: pd.DataFrame, size: int) -> str:
-    """As the paper's numbers on file call it."""
-    return "small" if size == min(_journals(table)) else "large"
+def _journal_name(table: pd.DataFrame, size: int) -> str | None:
+    """As the paper's numbers on file call a journal that was so large before anything shrank it;
+    None if the paper has no such journal.
+    """
+    nominal = size / table[table.journal_bytes == size].size_ratio_to_paper.max()
+    near = (name for name, own in _JOURNALS.items() if abs(nominal / own - 1) < _SAME_SIZE)
+    return next(near, None)
 
 
 def _title(size: int) -> str:
@@ -129,23 +142,56 @@ def _is_whole(table: pd.DataFrame) -> bool:
     return bool((table.size_ratio_to_paper > 0.03).all())
 
 
-def _point(table: pd.DataFrame, size: int, mode: str) -> str | None:
-    rows = table[(table.journal_bytes == size) & (table["mode"] == mode)]
-    return None if rows.empty else str(rows.sort_values("seed").point.iloc[0])
+def _is_unshrunk(table: pd.DataFrame, scale: str) -> bool:
+    """Whether no scale has shrunk blocks below a write buffer that stays: where claims judge
+    throughput (data/published/claims.yaml).
+    """
+    return scale.startswith("paper") or bool((table.size_ratio_to_paper > 0.99).all())
 
 
-def _curve(results: Results, point: str | None, times: str, values: str) -> Curve | None:
-    """Times and values of a point's series, without what is NaN."""
-    own = results.series.get(point or "", {})
+def _points(table: pd.DataFrame, size: int, mode: str) -> dict[int, str]:
+    """Ids of a setting's points by their seeds, in order."""
+    rows = table[(table.journal_bytes == size) & (table["mode"] == mode)].sort_values("seed")
+    return {int(seed): str(point) for seed, point in zip(rows.seed, rows.point, strict=True)}
+
+
+def _runs_said(base: pd.DataFrame) -> str | None:
+    """What a legend says of curves if a setting has several runs."""
+    counts = base.groupby(["journal_bytes", "mode"]).seed.nunique()
+    least, most = int(counts.min()), int(counts.max())
+    if most == 1:
+        return None
+    return f"mean of {most if least == most else f'{least} to {most}'} runs, thin: each of them"
+
+
+def _curve(results: Results, point: str, times: str, values: str) -> Curve | None:
+    """Times and values of a point's series, without what is NaN; None if nothing is left."""
+    own = results.series.get(point, {})
     if not own.get(times) or values not in own:
         return None
     x, y = (np.array(own[name], dtype=np.float64) for name in (times, values))
-    return x[np.isfinite(y)], y[np.isfinite(y)]
+    there = np.isfinite(y)
+    return (x[there], y[there]) if there.any() else None
 
 
-def _span(longest_s: float) -> tuple[float, str]:
-    """What a time axis is divided by, and its unit."""
+def _mean(curves: Sequence[Curve]) -> Curve:
+    """Moment by moment, as the claims' relation has it: real runs are observed at times that differ
+    a little.
+    """
+    moments = min(len(x) for x, _ in curves)
+    x, y = (np.mean([curve[axis][:moments] for curve in curves], axis=0) for axis in (0, 1))
+    return x, y
+
+
+def _span(curves: Iterable[Curve]) -> tuple[float, str]:
+    """What their time axis (s) is divided by, and its unit."""
+    longest_s = max(x.max() for x, _ in curves)
     return (3600.0, "h") if longest_s >= 7200 else (60.0, "min") if longest_s >= 600 else (1.0, "s")
+
+
+def _all(curves: Mapping[int, Mapping[str, Sequence[Curve]]]) -> Iterator[Curve]:
+    """Of all journals, modes and seeds."""
+    return (curve for modes in curves.values() for runs in modes.values() for curve in runs)
 
 
 def _bars(axes: Axes, values: dict[str, float], text: str) -> None:
@@ -186,19 +232,41 @@ def _crosses(axes: Axes, values: dict[str, float], paper: dict[str, float], labe
         )
 
 
-def _line(axes: Axes, mode: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+def _ranges(axes: Axes, values: dict[str, float], paper: Mapping[str, Ends], label: str) -> None:
+    """Frames beside the middle of the bars, from the least to the most that the paper says."""
+    found = [(place + 0.2, *paper[mode]) for place, mode in enumerate(values) if mode in paper]
+    if found:
+        places, least, most = (np.array(column) for column in zip(*found, strict=True))
+        axes.bar(
+            places,
+            most - least,
+            bottom=least,
+            width=0.16,
+            color="none",
+            edgecolor="black",
+            linewidth=1.5,
+            label=label,
+        )
+
+
+def _lines(axes: Axes, mode: str, curves: Sequence[Curve], scale: float = 1.0) -> None:
+    """A mode's runs, in `scale` of their unit of time."""
     colour, marker, line = _STYLES[mode]
-    axes.plot(
-        x,
-        y,
-        color=colour,
-        linestyle=line,
-        linewidth=1.5,
-        marker=marker,
-        markersize=4,
-        markevery=max(len(x) // 10, 1),
-        label=_name(mode),
-    )
+    style = {
+        "linestyle": line,
+        "linewidth": 1.5,
+        "marker": marker,
+        "markersize": 4,
+        "markevery": max(len(curves[0][0]) // 10, 1),
+    }
+    _with_each(axes, [(x / scale, y) for x, y in curves], colour, label=_name(mode), **style)
+
+
+def _with_each(axes: Axes, curves: Sequence[Curve], colour: str, **style: Any) -> None:
+    """The mean of several runs, and each of them below it; of one the run itself."""
+    for curve in curves if len(curves) > 1 else ():
+        axes.plot(*curve, color=colour, linewidth=0.7, alpha=0.5)
+    axes.plot(*_mean(curves), color=colour, **style)
 
 
 def _accesses_per_lba(base: pd.DataFrame) -> Figure | None:
@@ -277,8 +345,7 @@ def _table_1(base: pd.DataFrame) -> Figure | None:
         _crosses(ax, values, {m: paper[j, m] for j, m in paper if j == journal}, "paper, table 1")
         ax.axhline(1.0, color="0.4", linewidth=0.8)
         ax.set_title(_title(size), fontsize="small")
-    if axes[0][0].get_legend_handles_labels()[0]:
-        axes[0][0].legend(fontsize="small")
+    _legend_once(axes[0], fontsize="small")
     axes[0][0].set_ylabel("WAF at the end")
     return figure
 
@@ -289,27 +356,49 @@ def _waf_over_time(base: pd.DataFrame, results: Results) -> Figure | None:
     if not curves:
         return None
     figure, axes = plots.new(len(curves), height_in=4.0, squeeze=False, sharey=True)
-    scale, unit = _span(max(x.max() for lines in curves.values() for x, _ in lines.values()))
-    for ax, (size, lines) in zip(axes[0], curves.items(), strict=True):
-        for mode, (x, y) in lines.items():
-            _line(ax, mode, x / scale, y)
+    scale, unit = _span(_all(curves))
+    for ax, (size, modes) in zip(axes[0], curves.items(), strict=True):
+        for mode, runs in modes.items():
+            _lines(ax, mode, runs, scale)
         ax.set_title(_title(size), fontsize="small")
         ax.set_xlabel(f"time ({unit})")
     axes[0][0].set_ylabel("WAF since the begin")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=3, loc="outside upper center")
+    _legend_above(figure, axes[0][0], _runs_said(base))
     return figure
+
+
+def _legend_once(row: Iterable[Axes], **style: Any) -> bool:
+    """In the first of the panels that has anything to name; whether there is one."""
+    named = next((ax for ax in row if ax.get_legend_handles_labels()[0]), None)
+    if named is not None:
+        named.legend(**style)
+    return named is not None
+
+
+def _legend_above(figure: Figure, axes: Axes, title: str | None) -> None:
+    """What all panels have in common, and `title` of it."""
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        ncols=3,
+        loc="outside upper center",
+        title=title,
+        title_fontsize="small",
+    )
 
 
 def _curves(
     base: pd.DataFrame, results: Results, times: str, values: str
-) -> dict[int, dict[str, Curve]]:
-    """By journal and mode, as far as there are any."""
-    found: dict[int, dict[str, Curve]] = {}
+) -> dict[int, dict[str, list[Curve]]]:
+    """One for each seed, by journal and mode, as far as there are any."""
+    found: dict[int, dict[str, list[Curve]]] = {}
     for size in _journals(base):
         for mode in _modes(base):
-            curve = _curve(results, _point(base, size, mode), times, values)
-            if curve is not None and len(curve[0]):
-                found.setdefault(size, {})[mode] = curve
+            own = (
+                _curve(results, point, times, values)
+                for point in _points(base, size, mode).values()
+            )
+            if runs := [curve for curve in own if curve is not None]:
+                found.setdefault(size, {})[mode] = runs
     return found
 
 
@@ -324,37 +413,55 @@ def _tpmc(base: pd.DataFrame, results: Results) -> Figure | None:
         layout="constrained",
     )
     axes = figure.subplots(2 if curves else 1, len(journals), squeeze=False, sharey="row")
-    paper = published.tpmc(find_project().published) if _is_whole(base) else {}
+    comparable = _is_whole(base) and _is_unshrunk(base, results.scale)
     for ax, size in zip(axes[0], journals, strict=True):
         values = _of_modes(base, size, "tpmc")
         _bars(ax, values, ",.0f")
         _ends(ax, base, size, "tpmc")
-        journal = _journal_name(base, size)
-        said = {mode: paper[name, mode] for name, mode in paper if name == journal}
-        _crosses(ax, values, said, "paper, from its gains")
+        said = _tpmc_said(_journal_name(base, size)) if comparable else {}
+        _ranges(ax, values, said, "paper, as its rounded gains allow")
         ax.set_title(_title(size), fontsize="small")
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
     axes[0][0].set_ylabel("TpmC")
-    if axes[0][0].get_legend_handles_labels()[0]:
+    if _legend_once(axes[0], fontsize="x-small", loc="upper left"):
         axes[0][0].set_ylim(top=axes[0][0].get_ylim()[1] * 1.1)
-        axes[0][0].legend(fontsize="x-small", loc="upper left")
     if curves:
-        _tpmc_over_time(axes[1], journals, curves)
+        _tpmc_over_time(axes[1], journals, curves, _runs_said(base))
     return figure
 
 
+def _tpmc_said(journal: str | None) -> dict[str, Ends]:
+    """The least and the most TpmC with one of the paper's journals, by mode: none is on file by
+    itself, and a gain of 2 % is one of 1.5 to 2.5 %.
+    """
+    paper = published.tpmc(find_project().published)
+    said = {mode: tpmc for (name, mode), tpmc in paper.items() if name == journal}
+    if "dj" not in said:
+        return {}
+    gain = said["msdj"] - said["dj"]
+    least, most = ({"dj": gain / (gain / said["dj"] + off)} for off in _OFF)
+    for ends, off in zip((least, most), _OFF, strict=True):
+        ends["msdj"] = ends["dj"] + gain
+        if "oj_dwb" in said:
+            ends["oj_dwb"] = ends["msdj"] / (said["msdj"] / said["oj_dwb"] + off)
+    return {mode: (least[mode], most[mode]) for mode in least}
+
+
 def _tpmc_over_time(
-    row: Sequence[Axes], journals: Sequence[int], curves: dict[int, dict[str, Curve]]
+    row: Sequence[Axes],
+    journals: Sequence[int],
+    curves: dict[int, dict[str, list[Curve]]],
+    runs_said: str | None,
 ) -> None:
-    scale, unit = _span(max(x.max() for lines in curves.values() for x, _ in lines.values()))
+    scale, unit = _span(_all(curves))
     for ax, size in zip(row, journals, strict=True):
-        for mode, (x, y) in curves.get(size, {}).items():
-            _line(ax, mode, x / scale, y)
+        for mode, runs in curves.get(size, {}).items():
+            _lines(ax, mode, runs, scale)
         ax.set_xlabel(f"time ({unit})")
         ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
     row[0].set_ylim(bottom=0)  # of all of them, once their lines are there
     row[0].set_ylabel("TpmC of each interval")
-    row[0].legend(fontsize="x-small", loc="lower left")
+    row[0].legend(fontsize="x-small", loc="lower left", title=runs_said, title_fontsize="x-small")
 
 
 def _utilisation(base: pd.DataFrame) -> Figure | None:
@@ -395,13 +502,13 @@ def _commits(base: pd.DataFrame, results: Results) -> Figure | None:
     axes = figure.subplots(len(journals), len(_COMMITS), squeeze=False, sharex=True, sharey="col")
     for row, size in zip(axes, journals, strict=True):
         for ax, (name, title) in zip(row, _COMMITS.items(), strict=True):
-            for mode, (x, y) in found[name][size].items():
-                _line(ax, mode, x, y)
+            for mode, runs in found[name][size].items():
+                _lines(ax, mode, runs)
             ax.set_title(f"{title}, {_title(size)}", fontsize="small")
     for ax in axes[-1]:
         ax.set_ylim(bottom=0)  # of its column, once all lines are there
         ax.set_xlabel("time (s)")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=3, loc="outside upper center")
+    _legend_above(figure, axes[0][0], _runs_said(base))
     return figure
 
 
@@ -450,36 +557,48 @@ def _page_writes(base: pd.DataFrame, results: Results) -> Figure | None:
         return None
     figure, axes = plots.new(2, height_in=4.6, squeeze=False)
     left, right = axes[0]
-    height = 0.8 / len(tables)
-    for index, (mode, pages) in enumerate(tables.items()):
-        places = np.arange(len(TABLES)) + (index - (len(tables) - 1) / 2) * height
-        percent = np.array(pages) / max(sum(pages), 1) * 100
-        left.barh(places, percent, height=height, color=_STYLES[mode][0], label=_name(mode))
-    left.set_yticks(range(len(TABLES)), [t.replace("_", "-") for t in TABLES], fontsize="small")
-    left.invert_yaxis()
-    left.grid(visible=False, axis="y")
-    left.set_xlabel("share of the pages written home (%)")
-    for mode, share in shares.items():
-        _line(right, mode, np.array(SHARES) * 100, np.array(share) * 100)
+    _table_bars(left, tables)
+    left.set_title(f"InnoDB's page writes, {_title(size)}", fontsize="small")
+    for mode, runs in shares.items():
+        _lines(right, mode, [(np.array(SHARES) * 100, share * 100) for share in runs])
     right.set_xscale("log")
     right.xaxis.set_major_formatter(plots.PLAIN)
     right.xaxis.set_minor_formatter(plots.NOTHING)
     right.set_ylim(0, 105)
     right.set_xlabel("most-written pages (% of those written at all)")
     right.set_ylabel("share of home page writes (%)")
-    left.set_title(f"InnoDB's page writes, {_title(size)}", fontsize="small")
-    figure.legend(*left.get_legend_handles_labels(), ncols=3, loc="outside upper center")
+    _legend_above(figure, left, _runs_said(base))
     return figure
+
+
+def _table_bars(axes: Axes, tables: Mapping[str, Sequence[NDArray[np.float64]]]) -> None:
+    """Each table's share of the pages: a bar per mode for the mean, a mark for each of its runs."""
+    height = 0.8 / len(tables)
+    for index, (mode, runs) in enumerate(tables.items()):
+        places = np.arange(len(TABLES)) + (index - (len(tables) - 1) / 2) * height
+        percent = np.array([pages / max(pages.sum(), 1) * 100 for pages in runs])
+        colour = _STYLES[mode][0]
+        axes.barh(places, percent.mean(axis=0), height=height, color=colour, label=_name(mode))
+        for one in percent if len(runs) > 1 else ():
+            axes.plot(one, places, "|", color="black", markersize=4, markeredgewidth=0.6)
+    axes.set_yticks(range(len(TABLES)), [t.replace("_", "-") for t in TABLES], fontsize="small")
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("share of the pages written home (%)")
 
 
 def _series_of(
     base: pd.DataFrame, results: Results, size: int, name: str, length: int
-) -> dict[str, Sequence[float]]:
+) -> dict[str, list[NDArray[np.float64]]]:
+    """One for each seed, by mode, as far as there are any of this length."""
     found = {}
     for mode in _modes(base):
-        values = results.series.get(_point(base, size, mode) or "", {}).get(name, [])
-        if len(values) == length:
-            found[mode] = values
+        own = (
+            results.series.get(point, {}).get(name, [])
+            for point in _points(base, size, mode).values()
+        )
+        if runs := [np.array(values, dtype=np.float64) for values in own if len(values) == length]:
+            found[mode] = runs
     return found
 
 
@@ -489,23 +608,18 @@ def _convergence(base: pd.DataFrame, results: Results) -> Figure | None:
     if not grown:
         return None
     figure, axes = plots.new(3, height_in=4.0, squeeze=False)
-    scale, unit = _span(max(times[-1] for times, _ in grown.values()))
-    for index, (size, (times, of_modes)) in enumerate(grown.items()):
-        colour = _JOURNAL_COLOURS[index % len(_JOURNAL_COLOURS)]
-        so_far = {m: p[1:] / w[1:] for m, (w, p) in of_modes.items()}
-        each = {m: np.diff(p) / np.diff(w) for m, (w, p) in of_modes.items()}
-        middle = (times[1:] + times[:-1]) / 2 / scale
+    each, since, alone = axes[0]
+    scale, unit = _span(curve for runs in grown.values() for curve in runs[0].each.values())
+    for index, (size, runs) in enumerate(grown.items()):
         for mode in ("dj", "msdj"):
-            axes[0][0].plot(
-                middle,
-                each[mode],
-                color=_STYLES[mode][0],
-                linestyle=("-", ":")[index % 2],
-                label=f"{_short(mode)}, {format_bytes(size)}",
-            )
-        style = {"color": colour, "marker": "o", "markersize": 3.5, "label": _title(size)}
-        axes[0][1].plot(times[1:] / scale, so_far["dj"] - so_far["msdj"], **style)
-        axes[0][2].plot(middle, each["dj"] - each["msdj"], **style)
+            own = [_in_units(run.each[mode], scale) for run in runs]
+            label = f"{_short(mode)}, {format_bytes(size)}"
+            _with_each(each, own, _STYLES[mode][0], linestyle=("-", ":")[index % 2], label=label)
+        colour = _JOURNAL_COLOURS[index % len(_JOURNAL_COLOURS)]
+        style = {"marker": "o", "markersize": 3.5, "label": _title(size)}
+        for ax, kind in ((since, "so_far"), (alone, "each")):
+            less = [_in_units(_less(getattr(run, kind)), scale) for run in runs]
+            _with_each(ax, less, colour, **style)
     titles = (
         f"WAF in each {1 / _INTERVALS:.0%} of the time".replace("%", " %"),
         "DJ less MS-DJ, since the begin",
@@ -515,22 +629,48 @@ def _convergence(base: pd.DataFrame, results: Results) -> Figure | None:
         ax.set_title(title, fontsize="small")
         ax.set_xlabel(f"time ({unit})")
         ax.legend(fontsize="x-small")
-    for ax in axes[0][1:]:
+    if said := _runs_said(base):
+        low, high = each.get_ylim()
+        each.set_ylim(bottom=low - 0.35 * (high - low))  # so many lines leave no room
+        style = {"title": said, "title_fontsize": "x-small", "loc": "lower center", "ncols": 2}
+        each.legend(fontsize="x-small", **style)
+    for ax in (since, alone):
         ax.axhline(0.0, color="0.3", linewidth=1)
     return figure
 
 
-Grown = tuple[NDArray[np.float64], dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]]
-
-
-def _grown(base: pd.DataFrame, results: Results, size: int) -> Grown | None:
-    """Ends of equal intervals, and bytes written and programmed until then, of DJ and MS-DJ.
-
-    None if one of them has no curve, or wrote nothing in one of the intervals.
+@dataclass(frozen=True)
+class _Grown:
+    """Write amplification of one seed's DJ and MS-DJ over time (s), by mode: since the begin at the
+    end of each of equal intervals, and of each interval at its middle.
     """
+
+    so_far: dict[str, Curve]
+    each: dict[str, Curve]
+
+
+def _less(curves: Mapping[str, Curve]) -> Curve:
+    """DJ's less MS-DJ's."""
+    (times, dj), (_, msdj) = curves["dj"], curves["msdj"]
+    return times, dj - msdj
+
+
+def _in_units(curve: Curve, scale: float) -> Curve:
+    return curve[0] / scale, curve[1]
+
+
+def _grown(base: pd.DataFrame, results: Results, size: int) -> list[_Grown]:
+    """One for each seed of which there are curves of both, with bytes written in all intervals."""
+    dj, msdj = (_points(base, size, mode) for mode in ("dj", "msdj"))
+    pairs = ({"dj": dj[seed], "msdj": msdj[seed]} for seed in dj if seed in msdj)
+    found = (_grown_of(results, pair) for pair in pairs)
+    return [one for one in found if one is not None]
+
+
+def _grown_of(results: Results, pair: Mapping[str, str]) -> _Grown | None:
+    """Of a pair of points, by mode."""
     own = {}
-    for mode in ("dj", "msdj"):
-        point = _point(base, size, mode)
+    for mode, point in pair.items():
         written = _curve(results, point, "waf_time_s", "waf_written_bytes")
         programmed = _curve(results, point, "waf_time_s", "waf_programmed_bytes")
         if written is None or programmed is None or len(written[0]) < 2:
@@ -538,7 +678,13 @@ def _grown(base: pd.DataFrame, results: Results, size: int) -> Grown | None:
         own[mode] = (*written, programmed[1])
     times = np.linspace(0.0, min(float(t[-1]) for t, _, _ in own.values()), _INTERVALS + 1)
     at = {mode: (np.interp(times, t, w), np.interp(times, t, p)) for mode, (t, w, p) in own.items()}
-    return (times, at) if all((np.diff(w) > 0).all() for w, _ in at.values()) else None
+    if not all((np.diff(w) > 0).all() for w, _ in at.values()):
+        return None
+    middle = (times[1:] + times[:-1]) / 2
+    return _Grown(
+        so_far={mode: (times[1:], p[1:] / w[1:]) for mode, (w, p) in at.items()},
+        each={mode: (middle, np.diff(p) / np.diff(w)) for mode, (w, p) in at.items()},
+    )
 
 
 def _what_if(table: pd.DataFrame) -> Figure | None:

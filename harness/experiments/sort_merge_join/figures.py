@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Final
 
 import numpy as np
@@ -19,11 +20,12 @@ from harness.experiments.sort_merge_join import published
 from harness.experiments.sort_merge_join.grid import BASE
 from harness.experiments.stands_for import as_roles
 from harness.paths import find_project
-from harness.units import format_bytes
 
 _WORK_MEM: Final = "nominal_work_mem_bytes"
 _SHADES: Final = (1.0, 0.75, 0.5, 0.3)
-"""Of a device's colour, by work_mem from the smallest."""
+"""Of a device's colour, by work_mem from the smallest; more or fewer lie between these."""
+
+_MARKERS: Final = "ovs^D<>p"
 
 _PLANS: Final = ("balanced",)
 """Variants that differ in the merge plan only."""
@@ -47,7 +49,7 @@ def draw(results: Results) -> dict[str, Figure]:
     table = results.table
     base = table[table.variant == BASE]
     paper = published.cells(find_project().published)
-    if results.tier != "simulated":
+    if results.tier != "simulated" or not published.has_paper_size(base).all():
         paper = paper.iloc[:0]  # another size of tables: nothing to be laid beside
     makers: dict[str, Callable[[], Figure | None]] = {
         "execution_time": lambda: _execution_time(base, paper),
@@ -68,6 +70,32 @@ def _devices(table: pd.DataFrame) -> list[str]:
 
 def _work_mems(table: pd.DataFrame) -> list[int]:
     return sorted(int(size) for size in table[_WORK_MEM].unique())
+
+
+def _names(table: pd.DataFrame) -> dict[int, str]:
+    """work_mem as it was set, by its nominal size in bytes, from the smallest."""
+    sizes = table.groupby(_WORK_MEM).work_mem_bytes.max()
+    return {int(nominal): plots.size_name(int(own), int(nominal)) for nominal, own in sizes.items()}
+
+
+def _lines(table: pd.DataFrame) -> list[tuple[float, int, str]]:
+    """Shade, nominal work_mem in bytes and name of a line for each, from the smallest."""
+    names = _names(table)
+    places = np.linspace(0, len(_SHADES) - 1, len(names))
+    shades = np.interp(places, range(len(_SHADES)), _SHADES)
+    return [(float(shade), *named) for shade, named in zip(shades, names.items(), strict=True)]
+
+
+def _legend(axes: Axes, ncols: int = 1) -> None:
+    """Of the sizes of work_mem: above the lines, or with long names where it covers the least."""
+    is_long = any("(" in name for name in axes.get_legend_handles_labels()[1])
+    axes.legend(
+        fontsize="x-small",
+        title="work_mem",
+        title_fontsize="x-small",
+        loc="best" if is_long else "upper left",
+        ncols=1 if is_long else ncols,
+    )
 
 
 def _clients_axis(axes: Axes, clients: list[int]) -> None:
@@ -98,12 +126,10 @@ def _execution_time(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     colours = plots.device_colours(base.device)
     for ax, device in zip(axes[0], devices, strict=True):
         mine = base[base.device == device]
-        for shade, size in zip(_SHADES, _work_mems(mine), strict=False):
+        for shade, size, name in _lines(mine):
             rows = mine[mine[_WORK_MEM] == size]
             colour = colours[device]
-            plots.with_spread(
-                ax, rows, "clients", "elapsed_s", format_bytes(size), colour, alpha=shade
-            )
+            plots.with_spread(ax, rows, "clients", "elapsed_s", name, colour, alpha=shade)
             there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
             ax.plot(there.clients, there.elapsed_s, "x", color="black", markersize=7, zorder=3)
         _log_axis(ax.yaxis, ax.set_yscale)
@@ -111,7 +137,7 @@ def _execution_time(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
         _clients_axis(ax, sorted(mine.clients.unique()))
         if not paper.empty:
             ax.plot([], [], "x", color="black", label="paper")
-        ax.legend(fontsize="x-small", title="work_mem", title_fontsize="x-small", loc="upper left")
+        _legend(ax)
     axes[0][0].set_ylim(top=2 * base.elapsed_s.max())
     axes[0][0].set_ylabel("execution time (s)")
     figure.suptitle("Execution time (the paper's figure 1, tables 3 and 4)", fontsize="medium")
@@ -173,9 +199,9 @@ def _sort_and_join(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     for line, phase in zip(grid, ("sort", "join"), strict=True):
         for ax, device in zip(line, devices, strict=True):
             mine = base[base.device == device]
-            for shade, size in zip(_SHADES, _work_mems(mine), strict=False):
+            for shade, size, label in _lines(mine):
                 rows = mine[mine[_WORK_MEM] == size]
-                label, colour = format_bytes(size), colours[device]
+                colour = colours[device]
                 plots.with_spread(ax, rows, "clients", f"{phase}_s", label, colour, alpha=shade)
                 there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
                 ax.plot(
@@ -189,13 +215,7 @@ def _sort_and_join(base: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     for ax in grid[1]:
         if not paper.empty:
             ax.plot([], [], "x", color="black", label="paper")
-        ax.legend(
-            fontsize="x-small",
-            title="work_mem",
-            title_fontsize="x-small",
-            loc="upper left",
-            ncols=2,
-        )
+        _legend(ax, ncols=2)
     figure.suptitle("Sort and join (the paper's tables 5 and 6)", fontsize="medium")
     return figure
 
@@ -214,9 +234,9 @@ def _gap(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
     axes.set_ylabel("sort's share of the gap")
-    axes.set_title(
-        f"HDD time less SSD time, work_mem {format_bytes(least)}: what the sort makes up"
-    )
+    name = _names(base)[least]
+    space = "\n" if "(" in name else " "
+    axes.set_title(f"HDD time less SSD time, work_mem {name}:{space}what the sort makes up")
     axes.legend(fontsize="small")
     _clients_axis(axes, sorted(base.clients.unique()))
     return figure
@@ -239,11 +259,9 @@ def _utilisation(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
     colours = plots.device_colours(base.device)
     for ax, device in zip(axes[0], devices, strict=True):
         mine = base[base.device == device]
-        sizes = _work_mems(mine)
-        for shade, marker, size in zip(_SHADES, "ovs^", sizes, strict=False):
+        for (shade, size, label), marker in zip(_lines(mine), cycle(_MARKERS), strict=False):
             rows = mine[mine[_WORK_MEM] == size].groupby("clients").join_utilisation_ratio.mean()
             colour = colours[device]
-            label = format_bytes(size)
             ax.plot(rows.index, rows * 100, marker=marker, color=colour, alpha=shade, label=label)
             there = paper[(paper.device == device) & (paper.work_mem_mb == size >> 20)]
             ax.plot(
@@ -255,9 +273,8 @@ def _utilisation(base: pd.DataFrame, paper: pd.DataFrame) -> Figure | None:
                 color="black",
             )
         ax.set_ylim(0, 105)
-        ax.set_title(
-            f"{plots.device_name(device)} (black: the paper's tables 7 and 8)", fontsize="small"
-        )
+        beside = "" if paper.empty else " (black: the paper's tables 7 and 8)"
+        ax.set_title(f"{plots.device_name(device)}{beside}", fontsize="small")
         ax.legend(fontsize="small", title="work_mem", title_fontsize="small")
         _clients_axis(ax, sorted(mine.clients.unique()))
     axes[0][0].set_ylabel("utilisation during the join (%)")
@@ -282,9 +299,9 @@ def _random_io(base: pd.DataFrame) -> Figure | None:
     for ax, (name, title) in zip(axes[0], panels.items(), strict=True):
         for device in _devices(disk):
             mine = disk[disk.device == device]
-            for shade, size in zip(_SHADES, _work_mems(mine), strict=False):
+            for shade, size, label in _lines(mine):
                 rows = mine[mine[_WORK_MEM] == size].groupby("clients")[name].mean()
-                colour, label = colours[device], format_bytes(size)
+                colour = colours[device]
                 ax.plot(rows.index, 100 * rows, "o-", color=colour, alpha=shade, label=label)
         ax.set_ylim(0, 105)
         ax.set_title(title, fontsize="small")
@@ -303,6 +320,7 @@ def _merge_plans(table: pd.DataFrame) -> Figure | None:
     keys = ["device", "clients", _WORK_MEM]
     both = plans.merge(table[table.variant == BASE], on=keys, suffixes=("_other", ""))
     both = both.sort_values(["clients", _WORK_MEM])
+    names = _names(table)
     figure, axes = plots.new(2, squeeze=False)
     colours = plots.device_colours(table.device)
     panels = (("merged_bytes", "read by merges before the last"), ("sort_s", "sort time"))
@@ -315,7 +333,7 @@ def _merge_plans(table: pd.DataFrame) -> Figure | None:
                 places, ratio, width=0.38, color=colours[device], label=plots.device_name(device)
             )
             labels = [
-                f"{c}\n{format_bytes(m)}"
+                f"{c}\n{names[m]}".replace(" (", "\n(")
                 for c, m in zip(rows.clients, rows[_WORK_MEM], strict=True)
             ]
             ax.set_xticks(np.arange(len(rows)), labels, fontsize="small")
@@ -337,6 +355,7 @@ def _variants(table: pd.DataFrame) -> Figure | None:
     both = chosen.merge(table[table.variant == BASE], on=keys, suffixes=("_other", "")).copy()
     both["ratio"] = (both.sort_s_other + both.join_s_other) / both.elapsed_s
     panels = sorted({(c, m) for c, m in zip(both.clients, both[_WORK_MEM], strict=True)})
+    sizes = _names(table)
     figure, axes = plots.new(len(panels), squeeze=False, sharex=True, sharey=True)
     colours = plots.device_colours(table.device)
     for ax, (clients, size) in zip(axes[0], panels, strict=True):
@@ -350,7 +369,7 @@ def _variants(table: pd.DataFrame) -> Figure | None:
         ax.set_yticks(np.arange(len(names)), [_variant_label(name) for name in names])
         ax.axvline(1.0, color="0.3", linewidth=1)
         _log_axis(ax.xaxis, ax.set_xscale)
-        ax.set_title(f"{_clients(clients)}, {format_bytes(size)}", fontsize="small")
+        ax.set_title(f"{_clients(clients)}, {sizes[size]}", fontsize="small")
     axes[0][0].invert_yaxis()
     for ax in axes[0]:
         ax.set_xlabel("time / PostgreSQL's", fontsize="small")
