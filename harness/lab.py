@@ -102,9 +102,9 @@ class Lab:
         return self._finished.results.table
 
     def columns(self, *names: str, where: str | None = None) -> pd.DataFrame:
-        """Some columns of the results; `where` is a pandas query."""
+        """Some columns of the results, a row per point; `where` is a pandas query."""
         table = self.results if where is None else self.results.query(where)
-        return table[list(names)].drop_duplicates().reset_index(drop=True)
+        return table[list(names)].reset_index(drop=True)
 
     def figure(self, name: str) -> HTML | Markdown:
         """One of the experiment's figures, and below it what the paper says and what came out;
@@ -151,8 +151,14 @@ class Lab:
     def assumptions(self) -> pd.DataFrame:
         """The claims' values under other assumptions, one column per variant."""
         table = self._finished.variants
-        variants = [name for name in table if name not in ("claim", "expected")]
-        return table.dropna(subset=variants, how="all").set_index("claim").map(_cell)
+        variants = [name for name in table if name not in claims.NOT_VARIANTS]
+        rows = table.dropna(subset=variants, how="all").set_index("claim")
+        shown = [
+            {"expected": claims.format_range(row.expected, row.unit)}
+            | {name: claims.format_value(row[name], row.unit) for name in variants}
+            for _, row in rows.iterrows()
+        ]
+        return pd.DataFrame(shown, index=rows.index)
 
     def publish(self) -> Path:
         """Writes tables, traces, figures and metrics; returns their folder: data/ for what
@@ -225,8 +231,8 @@ def recorded(
     """Published results of any tier, the paper's points only, and who measured them. Of the study
     and tier that this notebook runs, its own, which it is about to publish.
 
-    One row per group of equal `by`, in the order of the table; `columns` as pandas' `how` says.
-    Empty if there are none; then it says how to get them.
+    One row per group of equal `by`, in the order of the table: of how many runs, and `columns` as
+    pandas' `how` says; of a mean of several runs the least and the most, too. Empty if there are none; then it says how to get them.
     """
     running = [lab for lab in _LABS if lab.will_publish(experiment, tier)]
     results = running[-1].results if running else pd.DataFrame()
@@ -236,9 +242,14 @@ def recorded(
         is_here = published.is_from_here(published.about(_project(), experiment, tier))
     if results.empty:
         print(no_results(experiment, tier))  # noqa: T201 - in the place of its rows
-        return pd.DataFrame(columns=[*by, *columns, "measured"])
-    paper = results[results.variant == "paper"]
-    table = paper.groupby(list(by), sort=False)[list(columns)].agg(how).reset_index()
+        return pd.DataFrame(columns=[*by, "runs", *columns, "measured"])
+    groups = results[results.variant == "paper"].groupby(list(by), sort=False)
+    found = {"runs": groups.size()}
+    for name in columns:
+        found[name] = groups[name].agg(how)
+        if how == "mean" and (found["runs"] > 1).any():
+            found |= {f"{name}, least": groups[name].min(), f"{name}, most": groups[name].max()}
+    table = pd.DataFrame(found).reset_index()
     return table.assign(measured="here" if is_here else "by the authors")
 
 
@@ -290,8 +301,8 @@ def _readable(judged: pd.DataFrame) -> pd.DataFrame:
             "paper": judged.published,
             "expected": list(map(claims.format_range, judged.expected, judged.unit)),
             "here": list(map(claims.format_value, judged.value, judged.unit)),
-            "lowest": judged.lowest.map(claims.format_value),
-            "highest": judged.highest.map(claims.format_value),
+            "lowest": list(map(claims.format_value, judged.lowest, judged.unit)),
+            "highest": list(map(claims.format_value, judged.highest, judged.unit)),
             "verdict": [claims.said(row) for row in judged.itertuples()],
             "needs": judged.needs,
             "why this range": judged.why,

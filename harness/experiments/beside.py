@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -29,9 +30,23 @@ class Beside:
 
 @dataclass(frozen=True)
 class JudgedAgreement(Agreement):
-    """An agreement that gives the model's results, too. `beside` raises as `compare` does."""
+    """An agreement that gives the model's results, too. `beside` raises as `compare` does.
+
+    `determined`: what follows on both sides from the same input, or is counted by the same model:
+    that it agrees is a check, and no finding.
+    """
 
     beside: Callable[..., Beside]
+    determined: frozenset[str] = frozenset()
+
+
+def ratio_of(emulated: float, simulated: float) -> float | None:
+    """Emulated over simulated: infinite where the model has nothing of what is there; None where
+    there is nothing on either side, which is no agreement that anybody has looked for.
+    """
+    if simulated:
+        return emulated / simulated
+    return math.inf if emulated else None
 
 
 def modelled(emulated: Results, found: Mapping[str, tuple[Cell, Measurement]]) -> Results:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import pandas as pd
 
 from harness import experiments
+from harness.experiments.beside import JudgedAgreement
 from harness.paths import Project
 from harness.runs import agreement
 from harness.runs.made_part import MadePart, row
@@ -38,8 +39,8 @@ def in_markdown(project: Project) -> str:
     """A table under `HEADINGS`, ratios being emulated over simulated.
 
     Of each study a line for all of its cells, and one for each number that is compared; at the end
-    one for all studies. A study of which no comparison is published has none. Below it all cells
-    that are more than 10 % apart, under `FAR_HEADINGS`, the farthest of each study first.
+    one for all studies. Both without what is determined (see `JudgedAgreement`). A study of which
+    no comparison is published has none. Below it all cells that are more than 10 % apart, under `FAR_HEADINGS`, the farthest of each study first.
     """
     lines = [row(HEADINGS), row(["---"] * len(HEADINGS))]
     far = [row(FAR_HEADINGS), row(["---"] * len(FAR_HEADINGS))]
@@ -51,13 +52,23 @@ def in_markdown(project: Project) -> str:
         table = pd.read_csv(path)
         ratios = agreement.ratios(table)
         far += _far(name, table, ratios)
-        cells = pd.concat(list(ratios.values()))
+        determined = _determined(name)
+        cells = pd.concat([found for what, found in ratios.items() if what not in determined])
         everything.append(cells)
         lines.append(_line(name, "**all**", cells))
-        lines += [_line("", what.replace("_", " "), found) for what, found in ratios.items()]
+        lines += [_line("", _named(what, determined), found) for what, found in ratios.items()]
     if len(everything) > 1:
         lines.append(_line("**all studies**", "", pd.concat(everything)))
     return "".join(f"{line}\n" for line in [*lines, "", *far])
+
+
+def _determined(study: str) -> frozenset[str]:
+    compared = experiments.find(study).agreement
+    return compared.determined if isinstance(compared, JudgedAgreement) else frozenset()
+
+
+def _named(what: str, determined: Collection[str]) -> str:
+    return f"{what.replace('_', ' ')}{' (determined)' if what in determined else ''}"
 
 
 def _line(study: str, what: str, ratios: pd.Series[float]) -> str:
@@ -82,8 +93,12 @@ def _far(study: str, table: pd.DataFrame, ratios: Mapping[str, pd.Series[float]]
                 f"{ratio:.2f}",
             ]
         )
-        for ratio, at, what in sorted(far, key=lambda cell: -abs(math.log(cell[0])))
+        for ratio, at, what in sorted(far, key=lambda cell: -_distance(cell[0]))
     ]
+
+
+def _distance(ratio: float) -> float:
+    return abs(math.log(ratio)) if ratio else math.inf
 
 
 def _side(cells: pd.Series[Any], what: str, tier: str) -> Any:

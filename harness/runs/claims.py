@@ -51,6 +51,9 @@ _WITHOUT_A_MODEL: Final = ("hardware",)
 BASE: Final = queries.BASE
 """The variant in which nothing is varied."""
 
+NOT_VARIANTS: Final = ("claim", "expected", "unit")
+"""Columns of `judge_variants`."""
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,10 +64,11 @@ class Claim(_Strict):
 
     `metric` is a SQL query that gives one number from the relation `r`. `each` gives it once per
     repeat, in a row each, where repeats are rows of `r` and not repetitions of whole points; the
-    interval of the mean of these decides, as it does of repetitions. The claim is reproduced if the
-    number lies in `expected` (both ends included), and has the paper's direction if it lies in
-    `direction`. `figure` names the figure of ours that shows it. `published` is what the paper
-    printed, `words` what it says of it, short, and `measures` what the metric takes for that.
+    interval of the mean of these decides, as it does of repetitions. `signed`: the number may be
+    below 0, as may its interval. The claim is reproduced if it lies in `expected` (both ends
+    included), and has the paper's direction if it lies in `direction`. `figure` names the figure of
+    ours that shows it. `published` is what the paper printed, `words` what it says of it, short,
+    and `measures` what the metric takes for that.
     `unit`: "ratio" has none, a "share" is shown in per cent. A bound may be infinite.
     `fitted`: a fit of the models, or whoever chose among them, has seen the number: coming out is
     then no evidence where they run, and failing to is.
@@ -79,6 +83,7 @@ class Claim(_Strict):
     figure: str = ""
     metric: str
     each: str = ""
+    signed: bool = False
     unit: str = "ratio"
     published: str
     words: str = ""
@@ -113,7 +118,7 @@ class Claim(_Strict):
         one_is_enough = self.expected == (0, 0) and value > 0  # what never happens has happened
         if self.fitted and _is_in(value, self.expected):
             return FITTED
-        ends = (value, *_interval(repetitions))
+        ends = (value, *_interval(repetitions, self.signed))
         for bounds, found in ((self.expected, REPRODUCED), (self.direction, DIRECTION_ONLY)):
             if bounds and _crosses(ends, bounds) and not one_is_enough:
                 return UNDECIDED
@@ -122,16 +127,14 @@ class Claim(_Strict):
         return NOT_REPRODUCED
 
 
-def _interval(repetitions: Sequence[float]) -> tuple[float, ...]:
-    """Where the mean lies with 95 % (Student's t); of two, the two; of less, nobody knows.
-
-    Not below 0 if no repetition is: such a metric cannot be.
-    """
-    if len(repetitions) < 3:
+def _interval(repetitions: Sequence[float], signed: bool) -> tuple[float, ...]:
+    """Where the mean lies with 95 % (Student's t); of less than two repetitions, nobody knows."""
+    if len(repetitions) < 2:
         return tuple(repetitions)
     mean, error = float(np.mean(repetitions)), float(scipy.stats.sem(repetitions))
     wide = float(scipy.stats.t.ppf(0.975, len(repetitions) - 1)) * error
-    return max(mean - wide, 0.0) if min(repetitions) >= 0 else mean - wide, mean + wide
+    may_be_below = signed or min(repetitions) < 0
+    return mean - wide if may_be_below else max(mean - wide, 0.0), mean + wide
 
 
 def _crosses(values: Sequence[float], bounds: tuple[float, float]) -> bool:
@@ -307,7 +310,7 @@ def judge(
 def judge_variants(project: Project, experiment: str, results: Results) -> pd.DataFrame:
     """The claims' values under every variant that was run: one row per claim, a column per variant.
 
-    `expected` holds the claims' ranges. Empty if there are no variants.
+    Before these stand `NOT_VARIANTS`: the claims' ranges and units. Empty if there are no variants.
     """
     with Judge(project, experiment, results) as judge:
         return _variants(project, experiment, judge)
@@ -338,7 +341,8 @@ def _variants(project: Project, experiment: str, judge: Judge) -> pd.DataFrame:
     rows = []
     for claim in _paper(project, experiment).claims if judge.variants else []:
         values = {variant: judge.value(claim, variant, None) for variant in judge.variants}
-        rows.append({"claim": claim.id, "expected": claim.expected, **values})
+        own = {"claim": claim.id, "expected": claim.expected, "unit": claim.unit}
+        rows.append({**own, **values})
     return pd.DataFrame(rows)
 
 
@@ -426,6 +430,14 @@ def format_range(expected: tuple[float, float], unit: str = "ratio") -> str:
     else:
         text = f"{low} .. {high}"
     return _with_unit(text, unit)
+
+
+def format_spread(row: Any) -> str:
+    """'3.76 .. 6.81 %': a judged claim's lowest and highest repetition, if they are two."""
+    if pd.isna(row.lowest) or row.lowest == row.highest:
+        return ""
+    low, high = (_three_digits(bound * _scaled(row.unit)) for bound in (row.lowest, row.highest))
+    return _with_unit(f"{low} .. {high}", row.unit)
 
 
 def _with_unit(number: str, unit: str) -> str:

@@ -168,6 +168,8 @@ def _titled(
         f"{points} points, {format_bytes(written)} expected to be written, "
         f"{format_bytes(budget)} allowed"
     )
+    if written > budget:
+        title += "; it would be stopped on the way: --write-budget lets it write more"
     return DrivePlan(title, points, tuple(steps), name, drive.size_bytes)
 
 

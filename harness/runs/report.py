@@ -127,7 +127,7 @@ def print_verdicts(
             row.published,
             claims.format_range(row.expected, row.unit),
             claims.format_value(row.value, row.unit),
-            _spread(row),
+            claims.format_spread(row),
             f"[{style}]{claims.said(row)}[/]",
         )
     console.print(table)
@@ -153,16 +153,10 @@ def write(project: Project) -> Path:
         format_range=claims.format_range,
         format_bytes=format_bytes,
         said=claims.said,
-        spread=_spread,
+        spread=claims.format_spread,
     )
     write_atomically(page, text.encode(), make_folder=True)
     return page
-
-
-def _spread(row: Any) -> str:
-    if pd.isna(row.lowest) or row.lowest == row.highest:
-        return ""
-    return f"{claims.format_value(row.lowest)} .. {claims.format_value(row.highest)}"
 
 
 def _paper(project: Project, name: str) -> dict[str, Any]:
@@ -195,11 +189,12 @@ def _tier(project: Project, name: str, tier: str) -> dict[str, Any]:
         "verdicts": list(judged.itertuples()),
         "count": claims.count(judged),
         "variants": _variant_rows(variants),
-        "variant_names": [v for v in variants.columns if v not in ("claim", "expected")],
+        "variant_names": [v for v in variants.columns if v not in claims.NOT_VARIANTS],
         "figures": [_figure(project, path, below) for path in sorted(place.figures.glob("*.svg"))],
         "about": about,
         "elsewhere": not published.is_from_here(about),
         "agreement": _agreement(compared, name) if tier == "emulated" else [],
+        "goal": _goal(name),
         "model_of_run": _model_of_run(project, name, judged) if tier == "emulated" else [],
     }
 
@@ -235,6 +230,12 @@ def _agreement(path: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
+def _goal(name: str) -> str:
+    """Within how much of each other its tiers are to be: '15 %'; nothing if none compares them."""
+    compared = experiments.find(name).agreement if name in experiments.names() else None
+    return f"{100 * compared.goal_ratio:g} %" if compared else ""
+
+
 def _model_of_run(project: Project, name: str, judged: pd.DataFrame) -> list[Any]:
     """Rows of agreement.claims_of, if the two tiers have been compared. `judged`: the run."""
     model = agreement.modelled(project, name)
@@ -246,12 +247,12 @@ def _model_of_run(project: Project, name: str, judged: pd.DataFrame) -> list[Any
 
 def _variant_rows(variants: pd.DataFrame) -> list[dict[str, Any]]:
     """A claim that no variant has the points for has no row."""
-    names = [v for v in variants.columns if v not in ("claim", "expected")]
+    names = [v for v in variants.columns if v not in claims.NOT_VARIANTS]
     rows = []
     for row in variants.dropna(subset=names, how="all").to_dict("records"):
         low, high = row["expected"]
         cells = [(row[n], bool(pd.notna(row[n]) and low <= row[n] <= high)) for n in names]
-        rows.append({"claim": row["claim"], "expected": row["expected"], "cells": cells})
+        rows.append({**{name: row[name] for name in claims.NOT_VARIANTS}, "cells": cells})
     return rows
 
 

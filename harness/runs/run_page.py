@@ -41,6 +41,8 @@ def html(
         about=about,
         format_value=claims.format_value,
         format_range=claims.format_range,
+        said=claims.said,
+        spread=claims.format_spread,
     )
 
 

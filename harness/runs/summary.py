@@ -45,6 +45,14 @@ _SAID: Final = {
 }
 """What keeps a record from being one of now."""
 
+_COLUMNS: Final = (
+    "*Reproduced*, of those that could fail: the number lies in the range that the paper's words "
+    "allow. *Direction only*: out of it, on the paper's side. *Undecided*: the 95 % interval of "
+    "the repetitions lies on both sides of a bound. *No evidence*: a fit has seen the number, or "
+    "no wrong result was found that changes the verdict. *Not judged*: the run lacks what it needs."
+)
+"""What the table's headings mean."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -193,7 +201,7 @@ def in_markdown(project: Project) -> str:
     table = ["| " + " | ".join(row) + " |" for row in rows]
     doubts = [f"- {line}" for line in sceptic(project)]
     why = [f"{_SAID[mark]}\n" for mark in _marks(shown)]
-    return "\n".join([*table, "", *why, "What does not come out, and why:", "", *doubts, ""])
+    return "\n".join([*table, "", f"{_COLUMNS}\n", *why, "What does not come out, and why:", "", *doubts, ""])
 
 
 def print_to(project: Project, console: Console) -> None:

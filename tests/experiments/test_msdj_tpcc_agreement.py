@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 from test_msdj_tpcc_model import bench
 from test_msdj_tpcc_model import cell as point_cell
 
 from harness.experiments.msdj_tpcc import agreement as msdj_tpcc
+from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
+from harness.system.ext4_spec import COMMIT_S
+from harness.tiers.base import DeviceRequest
 
 METRICS = {
     "tpmc": 600.0,
@@ -35,7 +41,7 @@ def test_shares_are_of_all_that_was_written() -> None:
     assert sum(found[f"{name}_pages_share"] for name in TABLES) == pytest.approx(1.0)
 
 
-def test_what_is_nothing_on_one_side_has_no_ratio() -> None:
+def test_what_is_nothing_on_both_sides_has_no_ratio_and_on_one_is_far() -> None:
     one = msdj_tpcc.compared(METRICS, SERIES)
     other = {name: 2 * value for name, value in one.items()}
     row = msdj_tpcc._beside(one, other)
@@ -44,6 +50,10 @@ def test_what_is_nothing_on_one_side_has_no_ratio() -> None:
     assert row["waf_ratio"] == 0.5
     assert row["doublewrite_share_emulated"] == 0.0
     assert "doublewrite_share_ratio" not in row
+    wrong = msdj_tpcc._beside(one, {**other, "journal_share": 0.0})
+    assert wrong["journal_share_ratio"] == math.inf
+    missing = msdj_tpcc._beside(one, {**other, "doublewrite_share": 0.1})
+    assert missing["doublewrite_share_ratio"] == 0.0
 
 
 def test_a_transaction_costs_the_model_what_it_was_measured_to_cost() -> None:
@@ -53,10 +63,27 @@ def test_a_transaction_costs_the_model_what_it_was_measured_to_cost() -> None:
     assert msdj_tpcc.busy_ns(point, 4) == 10_000_000
 
 
+def test_the_model_is_told_how_often_the_kernel_beside_it_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5 s of the paper's, at a 300th, would be 17 ms; a drive eight times slower sees 125."""
+    cell = replace(point_cell("oj_dwb"), size_ratio_to_paper=1 / 300)
+    assert msdj_tpcc.commits_every_s(cell, 8) == 0.125
+    assert msdj_tpcc.commits_every_s(replace(cell, size_ratio_to_paper=1.0), 8) == COMMIT_S
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(model, "run_point", lambda _, overrides, *__: told.append(overrides))
+    msdj_tpcc.simulated_point(cell, 1_000_000, 0.125, bench())
+    with bench() as simulated:
+        stack = simulated.stack(DeviceRequest(device="pm953", overrides=told[0]))
+    assert stack.host.ext4 is not None
+    assert stack.host.ext4.commit_interval.value / 300 == 125_000_000  # ns, of the model's time
+
+
 def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_for() -> None:
     cell = point_cell("oj_dwb")
     slow, slower, fast = (
-        msdj_tpcc.simulated_point(cell, round(ms * 1e6), bench()).metrics for ms in (100, 200, 0.1)
+        msdj_tpcc.simulated_point(cell, round(ms * 1e6), COMMIT_S, bench()).metrics
+        for ms in (100, 200, 0.1)
     )
     assert slow["tpmc"] == pytest.approx(2 * slower["tpmc"], rel=0.1)
     assert slow["tpmc"] < fast["tpmc"] / 2
@@ -64,8 +91,10 @@ def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_fo
 
 
 def test_the_model_beside_it_has_todays_kernel_and_server() -> None:
-    found = msdj_tpcc.simulated_point(point_cell("dj"), 1_000_000, bench()).metrics
+    found = msdj_tpcc.simulated_point(point_cell("dj"), 1_000_000, COMMIT_S, bench()).metrics
     by_sync = found["redo_written_bytes"] - found["redo_bytes"]
     assert by_sync == pytest.approx(4096 * found["redo_syncs"], rel=0.25)
-    past_the_page_cache = msdj_tpcc.simulated_point(point_cell("oj_dwb"), 1_000_000, bench())
+    past_the_page_cache = msdj_tpcc.simulated_point(
+        point_cell("oj_dwb"), 1_000_000, COMMIT_S, bench()
+    )
     assert past_the_page_cache.metrics["redo_written_bytes"] % 4096

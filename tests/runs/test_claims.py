@@ -41,7 +41,8 @@ def small(tmp_path: Path) -> Project:
         ([2.0], claims.DIRECTION_ONLY),
         ([1.9], claims.NOT_REPRODUCED),
         ([], claims.NOT_JUDGED),
-        ([8.0, 12.0], claims.REPRODUCED),
+        ([9.9, 10.1], claims.REPRODUCED),  # of two a 95 % interval is 12.7 times as wide as both
+        ([9.5, 10.5], claims.UNDECIDED),
         ([9.0, 13.0], claims.UNDECIDED),
         ([11.0, 16.0], claims.UNDECIDED),
         ([2.0, 26.0], claims.UNDECIDED),  # from below the range to above it
@@ -49,8 +50,8 @@ def small(tmp_path: Path) -> Project:
         ([10.0, 10.1, 9.9, 10.0, 12.1], claims.REPRODUCED),
         ([10.0, 14.0, 9.9, 10.0, 13.0], claims.UNDECIDED),
         ([30.0, 32.0, 31.0, 29.0, 11.0], claims.DIRECTION_ONLY),
-        ([13.0, 14.0], claims.DIRECTION_ONLY),
-        ([1.0, 1.9], claims.NOT_REPRODUCED),
+        ([13.0, 13.1], claims.DIRECTION_ONLY),
+        ([1.0, 1.1], claims.NOT_REPRODUCED),
         ([1.9, 2.2], claims.UNDECIDED),  # from beyond the direction into it
         ([45.0, 52.0], claims.UNDECIDED),
     ],
@@ -76,6 +77,14 @@ def claim(expected: tuple[float, float]) -> claims.Claim:
 def test_what_never_happens_is_refuted_by_once(values: list[float], verdict: str) -> None:
     """However wide the interval of the mean is."""
     assert claim((0, 0)).verdict(sum(values) / len(values), values) == verdict
+
+
+def test_an_interval_ends_at_0_only_for_what_cannot_be_below() -> None:
+    values = [0.01, 0.02, 0.04]
+    ratio = claim((0, 0.07))
+    assert ratio.verdict(0.023, values) == claims.REPRODUCED
+    gain = ratio.model_copy(update={"signed": True})
+    assert gain.verdict(0.023, values) == claims.UNDECIDED  # from -0.015 on
 
 
 def test_what_is_no_number_is_in_no_range() -> None:
@@ -200,7 +209,7 @@ def test_what_repeats_within_a_point_has_an_interval_too(small: Project) -> None
     for values, verdict in (
         ([9.9, 10.0, 10.4], claims.REPRODUCED),
         ([7.0, 10.0, 13.0], claims.UNDECIDED),
-        ([9.0, float("nan"), 10.0], claims.REPRODUCED),
+        ([9.9, float("nan"), 10.1], claims.REPRODUCED),
     ):
         (row,) = claims.judge(small, "grace_hash_join", results(*values)).itertuples()
         assert (row.lowest, row.highest) == (min(values), max(values))

@@ -16,7 +16,13 @@ from typing import Any, Final
 import pandas as pd
 
 from harness.experiments.base import Measurement, Runs
-from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
+from harness.experiments.beside import (
+    Beside,
+    JudgedAgreement,
+    here_or_published,
+    modelled,
+    ratio_of,
+)
 from harness.experiments.delayed_trim import grid, model
 from harness.tiers.simulated import SimulatedBench
 
@@ -35,7 +41,7 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     """One row per setting that has been run here on tier emulated, or else that is published.
 
     Of several repetitions the median, which is what the model is laid beside, with the least and
-    the most as NAME_emulated_low and NAME_emulated_high. What is 0 on either side has no ratio. See
+    the most as NAME_emulated_low and NAME_emulated_high. What is 0 on both sides has no ratio. See
     `agreement.compare`.
     """
     return beside(runs, **options).table
@@ -79,9 +85,9 @@ def row_of(points: Sequence[_Point], found: Measurement) -> dict[str, Any]:
         row |= {f"{name}_emulated": emulated, f"{name}_simulated": simulated}
         if len(each) > 1:
             row |= {f"{name}_emulated_low": min(each), f"{name}_emulated_high": max(each)}
-        if emulated and simulated:
-            row[f"{name}_ratio"] = emulated / simulated
+        if (ratio := ratio_of(emulated, simulated)) is not None:
+            row[f"{name}_ratio"] = ratio
     return row
 
 
-AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside)
+AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside, frozenset(COMPARED["units"]))

@@ -16,11 +16,18 @@ import pandas as pd
 
 from harness.experiments import kernel
 from harness.experiments.base import Measurement, Runs
-from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
+from harness.experiments.beside import (
+    Beside,
+    JudgedAgreement,
+    here_or_published,
+    modelled,
+    ratio_of,
+)
 from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.grid import Cell
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 from harness.experiments.this_machine import possible_cpus
+from harness.system.ext4_spec import COMMIT_S
 from harness.tiers.simulated import SimulatedBench
 
 _VALUES: Final = ("device", "variant", "mode", "journal_bytes", "seed")
@@ -43,7 +50,7 @@ def compare(runs: Runs, **options: Any) -> pd.DataFrame:
     Compared: `tpmc`; `waf` at the end of the measured interval; `written_per_transaction`, the
     bytes that the host wrote; of these the shares of PLACES; `concentration`, the share of writes
     that go to a tenth of the written pages; of the pages written home the share of each table. A
-    share that is 0 on either side has no ratio. The model is given `transaction_cpu_ms`, see
+    share that is 0 on both sides has no ratio. The model is given `transaction_cpu_ms`, see
     `busy_ns`. See `agreement.compare`.
     """
     return beside(runs, **options).table
@@ -67,7 +74,8 @@ def beside(runs: Runs, **options: Any) -> Beside:
             # ext4 has put the files past the region that was aged.
             cell = replace(Cell.read(point), aged_under_files=False)
             cpu_ns = busy_ns(point, cpus)
-            found = simulated_point(cell, cpu_ns, simulated)
+            commit_s = commits_every_s(cell, int(point["slowdown"]))
+            found = simulated_point(cell, cpu_ns, commit_s, simulated)
             model_of[str(point["point"])] = cell, found
             emulated = compared(point, results.series[str(point["point"])])
             rows.append(
@@ -88,10 +96,24 @@ def busy_ns(point: Mapping[str, Any], cpus: int) -> int:
     return round(busy_s / float(point["transactions"]) * 1e9)
 
 
-def simulated_point(cell: Cell, transaction_cpu_ns: int, bench: SimulatedBench) -> Measurement:
+def commits_every_s(cell: Cell, slowdown: int) -> float:
+    """Of the device's time: the interval is the cell's size of the default, and the kernel's is in
+    whole seconds of the clock.
+    """
+    return max(round(COMMIT_S * cell.size_ratio_to_paper * slowdown), 1) / slowdown
+
+
+def simulated_point(
+    cell: Cell, transaction_cpu_ns: int, commit_s: float, bench: SimulatedBench
+) -> Measurement:
     """The point with MariaDB's settings and this machine's kernel."""
-    cpu = {"transaction_cpu": f"{transaction_cpu_ns} ns", "row_cpu": "0 ns"}
-    return model.run_point(cell, {**_SERVER, **cpu}, bench, _SOFTWARE)
+    run = {
+        "transaction_cpu": f"{transaction_cpu_ns} ns",
+        "row_cpu": "0 ns",
+        # The model takes the cell's share of it, as of all that a smaller size makes shorter.
+        "commit_interval": f"{round(commit_s / cell.size_ratio_to_paper * 1e6)} us",
+    }
+    return model.run_point(cell, {**_SERVER, **run}, bench, _SOFTWARE)
 
 
 def compared(metrics: Mapping[str, Any], series: Series) -> dict[str, float]:
@@ -113,8 +135,8 @@ def _beside(emulated: Mapping[str, float], simulated: Mapping[str, float]) -> di
     row: dict[str, float] = {}
     for name, value in emulated.items():
         row |= {f"{name}_emulated": value, f"{name}_simulated": simulated[name]}
-        if value and simulated[name]:
-            row[f"{name}_ratio"] = value / simulated[name]
+        if (ratio := ratio_of(value, simulated[name])) is not None:
+            row[f"{name}_ratio"] = ratio
     return row
 
 

@@ -19,7 +19,13 @@ import pandas as pd
 
 from harness.errors import BadParameter
 from harness.experiments.base import Measurement, Runs
-from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
+from harness.experiments.beside import (
+    Beside,
+    JudgedAgreement,
+    here_or_published,
+    modelled,
+    ratio_of,
+)
 from harness.experiments.this_machine import SETUP, ext4_of, plain, write_profile
 from harness.experiments.trim_fallocate import hash_batches, model, real
 from harness.experiments.trim_fallocate.grid import Cell
@@ -80,8 +86,8 @@ def beside(runs: Runs, **options: Any) -> Beside:
             simulated = orders[name].median()
             row |= {f"{name}_emulated": point[name], f"{name}_simulated": simulated}
             row |= {f"{name}_low": orders[name].min(), f"{name}_high": orders[name].max()}
-            if simulated:
-                row[f"{name}_ratio"] = point[name] / simulated
+            if (ratio := ratio_of(point[name], simulated)) is not None:
+                row[f"{name}_ratio"] = ratio
         here = results.series[str(point["point"])]
         row["worst_repetition_waf_ratio"] = _worst_waf(here, found)
         for name in _HISTOGRAMS:
@@ -190,4 +196,4 @@ def runnable_s(point: Mapping[str, Any], phase: str) -> float:
     return found
 
 
-AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside)
+AGREEMENT: Final = JudgedAgreement(compare, 0.2, beside, frozenset({"temp_written_bytes"}))
