@@ -12,7 +12,12 @@ from conftest import REPOSITORY
 
 from harness.commands.main import app
 
-OVERWRITES = re.compile(r"hardware (claim|prepare) |--drive |RUN=yes")
+OVERWRITES = re.compile(
+    r"hardware (claim|prepare) |--drive |RUN=yes"
+    r"|^(mke2fs|mkfs|blkdiscard|wipefs|dd|hdparm|sgdisk|parted) "
+    r"|^nvme (delete-ns|create-ns|format|sanitize|dsm|write|write-zeroes|set-feature) "
+    r"|^fio .*--filename=.?(/dev/|\$)"
+)
 """What may overwrite a drive, unless it is a plan."""
 
 
@@ -21,9 +26,15 @@ REFUSED: Any = typer.BadParameter.__mro__[2]
 
 
 def blocks(page: Path) -> list[tuple[str, list[str]]]:
-    """Of each block of code: the paragraph before it, and its lines without their comments."""
-    found = re.findall(r"([^\n]+)\n\n```\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    return [(before, [strip(line) for line in text.splitlines() if line]) for before, text in found]
+    """Of each block of commands: the paragraph before it, and its lines without their comments."""
+    fence = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+    text = page.read_text()
+    found = []
+    for block in fence.finditer(text):
+        if block[1] in ("", "sh"):
+            before = text[: block.start()].rstrip("\n").rpartition("\n")[2]
+            found.append((before, [strip(line) for line in block[2].splitlines() if line]))
+    return found
 
 
 def strip(line: str) -> str:
@@ -46,7 +57,18 @@ def fault(line: str) -> str:
         return f"no target {unknown}" if unknown else ""
     if name == "harness":
         return _fault_of_harness(words)
-    known = {"git", "dvc", "papermill", "jupyter", "podman", "docker", "apptainer", "conda", "pip"}
+    known = {
+        "git",
+        "dvc",
+        "papermill",
+        "jupyter",
+        "podman",
+        "docker",
+        "apptainer",
+        "conda",
+        "pip",
+        "python",
+    }
     return "" if name in known else f"{name}: who is that?"
 
 

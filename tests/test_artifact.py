@@ -12,7 +12,8 @@ from conftest import REPOSITORY
 from harness import experiments
 
 PAGE = REPOSITORY / "docs" / "artifact.md"
-PAGES = [REPOSITORY / "README.md", PAGE, REPOSITORY / "hardware" / "README.md"]
+GUIDES = sorted((REPOSITORY / "hardware").rglob("README.md"))
+PAGES = [REPOSITORY / "README.md", PAGE, *GUIDES]
 
 
 def commands(page: Path) -> list[str]:
@@ -46,6 +47,24 @@ def test_what_overwrites_a_drive_stands_below_a_warning(page: Path) -> None:
     for before, lines in blocks(page):
         if any(is_destructive(strip(line)) for line in lines):
             assert before.startswith("**Destructive"), lines
+
+
+def test_what_overwrites_is_found_in_every_guide_that_has_it() -> None:
+    having = {
+        page.parent.name
+        for page in PAGES
+        for _, lines in blocks(page)
+        if any(is_destructive(line) for line in lines)
+    }
+    assert having == {"docs", "msdj", "openssd"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_what_overwrites_names_no_drive_that_may_be_another_tomorrow(page: Path) -> None:
+    lines = [line for _, block in blocks(page) for line in block if is_destructive(line)]
+    quoted = re.findall(r"`([^`\n]+)`", page.read_text())
+    for line in (*lines, *filter(is_destructive, quoted)):
+        assert not re.search(r"/dev/(nvme|sd|vd|mmcblk)", line), line
 
 
 def test_what_overwrites_comes_last() -> None:

@@ -17,6 +17,9 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 CHEAP = re.compile(r"harness (list|run|doctor|notebook|probe|data-sheet|fit|calibrate drive|draw)")
 """The others take minutes, and write nothing but with --write."""
 
+NEEDS = re.compile(r"--claimed|probe record|--tier (hardware|auto)|harness draw")
+"""A drive, root, or more results than there are here: without them one line says so."""
+
 
 def commands() -> list[str]:
     """Lines of the README's blocks that call the harness, without their comments."""
@@ -65,5 +68,6 @@ def test_a_command_changes_nothing(line: str, harness_command: Command, checkout
         arguments = [word.replace(name, str(path)) for word in arguments]
     checkout.build.mkdir(exist_ok=True)
     found = harness_command(*[word.replace("small", "smoke") for word in arguments])
-    assert found.returncode in (0, 1, 2), found.stderr
+    allowed = {0, 2} if NEEDS.search(line) and found.stderr.count("\n") == 1 else {0}
+    assert found.returncode in allowed, found.stderr
     assert data(checkout) == before

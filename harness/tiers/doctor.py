@@ -112,7 +112,7 @@ def print_report(console: Console) -> None:
     packages = sorted({package for package in missing.package if package})
     if packages:
         console.print(f"install with: apt-get install {' '.join(packages)}")
-    if (missing.package == "").any():
-        console.print("and run `make env`, which brings the Python environment")
+    if not missing.empty:
+        console.print("then run `make env`: Python's packages, and a core with the libraries found")
     if missing.empty:
         console.print("nothing is missing")
