@@ -40,7 +40,8 @@ def in_markdown(project: Project) -> str:
 
     Of each study a line for all of its cells, and one for each number that is compared; at the end
     one for all studies. Both without what is determined (see `JudgedAgreement`). A study of which
-    no comparison is published has none. Below it all cells that are more than 10 % apart, under `FAR_HEADINGS`, the farthest of each study first.
+    no comparison is published has none. Below it all cells that are more than 10 % apart, under
+    `FAR_HEADINGS`, the farthest of each study first.
     """
     lines = [row(HEADINGS), row(["---"] * len(HEADINGS))]
     far = [row(FAR_HEADINGS), row(["---"] * len(FAR_HEADINGS))]

@@ -72,6 +72,7 @@ class Claim(_Strict):
     `unit`: "ratio" has none, a "share" is shown in per cent. A bound may be infinite.
     `fitted`: a fit of the models, or whoever chose among them, has seen the number: coming out is
     then no evidence where they run, and failing to is.
+    `uncounted`: why a verdict is in no count: a second reading of one sentence, a check of ours.
     `because`: why a result is not the paper's, as far as it is known. `condition`: what a verdict
     holds under, and is said with.
     `needs`: the points and the scale without which it is not judged, in words.
@@ -91,6 +92,7 @@ class Claim(_Strict):
     expected: tuple[float, float]
     direction: tuple[float, float] | None = None
     fitted: bool = False
+    uncounted: str = ""
     why: str
     errata: str = ""
     because: str = ""
@@ -268,14 +270,16 @@ def could_fail_record(project: Project) -> Path:
 
 
 def published_verdicts(project: Project, experiment: str, tier: str) -> dict[str, Any]:
-    """Per claim `value`, `verdict` and `no_evidence` (fitted, or it cannot fail), as they were
-    published; nothing if nothing was judged.
+    """Per claim `value`, `verdict` and `no_evidence` (see `is_no_evidence`), as published; nothing
+    if nothing was judged.
     """
+    known = {claim.id: claim for claim in _paper(project, experiment).claims}
     path = project.metrics / f"{experiment}.{tier}.json"
     found = json.loads(path.read_text()) if path.is_file() else {}
     never = unchanged(project, experiment, tier)
     for name, each in found.items():
-        each["no_evidence"] = each["verdict"] == FITTED or cannot_fail(name, each, never)
+        claim = known.get(name)
+        each["no_evidence"] = claim is not None and is_no_evidence(claim, each, never)
     return found if any(each["value"] is not None for each in found.values()) else {}
 
 
@@ -283,6 +287,13 @@ def unchanged(project: Project, experiment: str, tier: str) -> Collection[str]:
     """Claims whose verdict no change of that tier's results was found to change."""
     changes = could_fail(project).get(experiment, {}).get(tier, {}).get("changed_by", {})
     return {name for name, change in changes.items() if change == ""}
+
+
+def is_no_evidence(claim: Claim, judged: Mapping[Hashable, Any], never: Collection[str]) -> bool:
+    """Whether a claim's verdict is in no count: fitted, uncounted, or it cannot fail."""
+    if judged["verdict"] in (FITTED, NOT_JUDGED):
+        return bool(judged["verdict"] == FITTED)
+    return bool(claim.uncounted) or cannot_fail(claim.id, judged, never)
 
 
 def cannot_fail(name: str, judged: Mapping[Hashable, Any], never: Collection[str]) -> bool:
@@ -364,9 +375,16 @@ class Judge(Queries):
         """The claim's metric in each repetition that has the points that it needs."""
         if claim.each:
             with _blamed_on(claim):
-                return self.ask_each(claim.each, BASE)
+                return self._in_each(claim.each)
         values = (self.value(claim, BASE, repetition) for repetition in self.repetitions)
         return [value for value in values if value is not None]
+
+    def _in_each(self, query: str) -> list[float]:
+        """A number from each row."""
+        if self._table.empty:
+            return []
+        self._db.register("r", self._relation(BASE, None))
+        return [float(n) for n, *_ in self._db.execute(query).fetchall() if not pd.isna(n)]
 
     def value(self, claim: Claim, variant: str, repetition: int | None) -> float | None:
         """The claim's metric; None if the points that it needs were not run."""
@@ -387,6 +405,7 @@ def count(verdicts: pd.DataFrame) -> str:
     that is not the paper's.
     """
     could_fail = verdicts.verdict.isin(COULD_FAIL) & ~verdicts.cannot_fail
+    could_fail &= verdicts.uncounted == ""
     reproduced = int((verdicts.verdict[could_fail] == REPRODUCED).sum())
     reduced = set(verdicts.get("scale", [])) - {"", "paper"}
     at = f" (at a reduced scale: {'; '.join(sorted(reduced))})" if reduced else ""
@@ -398,7 +417,9 @@ def count(verdicts: pd.DataFrame) -> str:
 def said(row: Any) -> str:
     """The verdict of a row of `judge`, with what it holds under, and whether it means nothing."""
     verdict = f"{row.verdict}, cannot fail" if row.cannot_fail else str(row.verdict)
-    return f"{verdict} ({row.condition})" if row.condition else verdict
+    not_counted = f"in no count: {row.uncounted}" if row.uncounted else ""
+    under = "; ".join(filter(None, (row.condition, not_counted)))
+    return f"{verdict} ({under})" if under else verdict
 
 
 def tuned(project: Project, experiment: str) -> pd.DataFrame:
@@ -469,7 +490,7 @@ def _row(claim: Claim, judge: Judge) -> dict[str, Any]:
     value, each = judge.value(claim, BASE, None), judge.repeated(claim)
     texts = (
         *("id", "place", "statement", "words", "measures", "figure", "published", "unit", "why"),
-        *("errata", "fitted", "because", "condition"),
+        *("errata", "fitted", "uncounted", "because", "condition"),
     )
     verdict = claim.verdict(value, each)
     return {

@@ -87,7 +87,7 @@ def _of_paper(project: Project, name: str, paper: Paper) -> str:
     for claim in paper.claims:
         texts = [claim.place, f'"{claim.words}"' if claim.words else "", _measure(claim)]
         texts += [claim.published, claims.format_range(claim.expected, claim.unit)]
-        texts += [_said(verdicts[tier].get(claim.id), claim.unit) for tier in run]
+        texts += [_said(verdicts[tier].get(claim.id), claim) for tier in run]
         lines.append(row([*texts, _could_fail(claim, known, verdicts)]))
     open_ones = list(_open(paper, {tier: verdicts[tier] for tier in run}, _of_run(project, name)))
     if open_ones:
@@ -103,7 +103,7 @@ def _open(
     """
     for claim in paper.claims:
         said = [
-            f"{tier} {_said(found[claim.id], claim.unit)}{_model_of(tier, of_run, claim)}"
+            f"{tier} {_said(found[claim.id], claim)}{_model_of(tier, of_run, claim)}"
             for tier, found in verdicts.items()
             if claim.id in found and found[claim.id]["verdict"] in claims.WANTING
         ]
@@ -127,7 +127,7 @@ def _of_run(project: Project, name: str) -> dict[str, Any]:
 def _model_of(tier: str, of_run: Mapping[str, Any], claim: Claim) -> str:
     if tier != _EMULATED or claim.id not in of_run:
         return ""
-    return f", where the model of that run has {_said(of_run[claim.id], claim.unit)}"
+    return f", where the model of that run has {_said(of_run[claim.id], claim)}"
 
 
 def _why(found: Mapping[str, str | None], modelled: str | None) -> str:
@@ -145,14 +145,15 @@ def _measure(claim: Claim) -> str:
     return claim.measures or claim.statement
 
 
-def _said(found: Mapping[str, Any] | None, unit: str) -> str:
+def _said(found: Mapping[str, Any] | None, claim: Claim) -> str:
     if found is None:
         return "not judged"
     if found["value"] is None:
         return str(found["verdict"])
     in_vain = found["verdict"] == claims.REPRODUCED and found.get("no_evidence")
-    verdict = f"{found['verdict']}, cannot fail" if in_vain else found["verdict"]
-    return f"{claims.format_value(found['value'], unit)}, {verdict}"
+    cannot_fail = in_vain and not claim.uncounted
+    verdict = f"{found['verdict']}, cannot fail" if cannot_fail else found["verdict"]
+    return f"{claims.format_value(found['value'], claim.unit)}, {verdict}"
 
 
 def _could_fail(
@@ -161,6 +162,8 @@ def _could_fail(
     """On the first tier that judged it."""
     if claim.fitted:
         return "fitted"
+    if claim.uncounted:
+        return f"in no count: {claim.uncounted}"
     for tier, found in known.items():
         if claim.id in found["changed_by"]:
             if change := found["changed_by"][claim.id]:

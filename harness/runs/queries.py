@@ -98,21 +98,11 @@ class Queries:
             self._values[key] = None if self._table.empty else self._asked(*key)
         return self._values[key]
 
-    def ask_each(self, query: str, variant: str) -> list[float]:
-        """The numbers that a query of all repetitions gives, one in each of its rows.
-
-        Raises duckdb.Error for a query that cannot be asked.
-        """
-        rows = [] if self._table.empty else self._rows(query, variant, None)
-        return [value for value in rows if value is not None]
-
     def _asked(self, query: str, variant: str, repetition: int | None) -> float | None:
-        return next(iter(self._rows(query, variant, repetition)), None)
-
-    def _rows(self, query: str, variant: str, repetition: int | None) -> list[float | None]:
         self._db.register("r", self._relation(variant, repetition))
         found = self._db.execute(query).fetchall()
-        return [None if value is None or pd.isna(value) else float(value) for value, *_ in found]
+        value = found[0][0] if found else None
+        return None if value is None or pd.isna(value) else float(value)
 
     def _relation(self, variant: str, repetition: int | None) -> pyarrow.Table:
         key = (variant, repetition)

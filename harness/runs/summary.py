@@ -49,7 +49,8 @@ _COLUMNS: Final = (
     "*Reproduced*, of those that could fail: the number lies in the range that the paper's words "
     "allow. *Direction only*: out of it, on the paper's side. *Undecided*: the 95 % interval of "
     "the repetitions lies on both sides of a bound. *No evidence*: a fit has seen the number, or "
-    "no wrong result was found that changes the verdict. *Not judged*: the run lacks what it needs."
+    "no wrong result was found that changes the verdict, or it is a second reading of a sentence "
+    "or a check of ours. *Not judged*: the run lacks what it needs."
 )
 """What the table's headings mean."""
 
@@ -201,7 +202,9 @@ def in_markdown(project: Project) -> str:
     table = ["| " + " | ".join(row) + " |" for row in rows]
     doubts = [f"- {line}" for line in sceptic(project)]
     why = [f"{_SAID[mark]}\n" for mark in _marks(shown)]
-    return "\n".join([*table, "", f"{_COLUMNS}\n", *why, "What does not come out, and why:", "", *doubts, ""])
+    return "\n".join(
+        [*table, "", f"{_COLUMNS}\n", *why, "What does not come out, and why:", "", *doubts, ""]
+    )
 
 
 def print_to(project: Project, console: Console) -> None:

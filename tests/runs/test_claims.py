@@ -147,6 +147,22 @@ def test_what_a_fit_has_seen_is_in_no_count(small: Project) -> None:
     assert set(claims.judge(small, "grace_hash_join", results()).verdict) == {claims.NOT_JUDGED}
 
 
+def test_what_is_no_claim_of_its_own_is_judged_and_in_no_count(small: Project) -> None:
+    path = small.published / "claims.yaml"
+    path.write_text(path.read_text().replace("why: w", "why: w, uncounted: a control"))
+    claims.load_fresh()
+    for value, verdict in ((10.0, claims.REPRODUCED), (1.0, claims.NOT_REPRODUCED)):
+        judged = claims.judge(small, "grace_hash_join", results(value))
+        assert set(judged.verdict) == {verdict}
+        assert claims.count(judged) == "0 of 0 claims that could have failed are reproduced"
+        (row,) = judged.itertuples()
+        assert claims.said(row) == f"{verdict} (in no count: a control)"
+        small.metrics.mkdir(parents=True, exist_ok=True)
+        (small.metrics / "grace_hash_join.simulated.json").write_text(claims.metrics(judged))
+        found = claims.published_verdicts(small, "grace_hash_join", "simulated")
+        assert found["a"]["no_evidence"]
+
+
 def test_what_a_fit_has_seen_and_misses_has_failed(small: Project) -> None:
     path = small.published / "claims.yaml"
     path.write_text(path.read_text().replace("why: w", "why: w, fitted: true"))

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from harness.paths import Project
 from harness.runs import claims
-from harness.runs.claims import FITTED
 from harness.runs.sweeps import kept, tables, unknowns
 from harness.runs.sweeps.machines import TIER, Maker
 
@@ -64,6 +63,8 @@ def verdicts(project: Project, study: str) -> tuple[str, dict[str, Any]]:
     for claim in claims.load(project)[study].claims:
         value = found.values.get(claim.id)
         each: dict[Hashable, Any] = {"value": value, "verdict": claim.verdict(value)}
-        no_evidence = each["verdict"] == FITTED or claims.cannot_fail(claim.id, each, unchanged)
-        judged[claim.id] = {**each, "no_evidence": no_evidence}
+        judged[claim.id] = {
+            **each,
+            "no_evidence": claims.is_no_evidence(claim, each, unchanged),
+        }
     return found.title, judged
