@@ -232,7 +232,8 @@ def recorded(
     and tier that this notebook runs, its own, which it is about to publish.
 
     One row per group of equal `by`, in the order of the table: of how many runs, and `columns` as
-    pandas' `how` says; of a mean of several runs the least and the most, too. Empty if there are none; then it says how to get them.
+    pandas' `how` says; of a mean of several runs the least and the most, too. Empty if there are
+    none; then it says how to get them.
     """
     running = [lab for lab in _LABS if lab.will_publish(experiment, tier)]
     results = running[-1].results if running else pd.DataFrame()
