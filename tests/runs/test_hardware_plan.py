@@ -147,6 +147,15 @@ def test_without_a_journal_apart_there_is_no_second_plan() -> None:
     assert not planned("msdj_tpcc", "ssd", modes=["dj"])[1].steps
 
 
+@pytest.mark.parametrize(("budget_bytes", "stopped"), [(0, False), (4096, False), (4095, True)])
+def test_a_plan_says_that_the_budget_would_stop_it(budget_bytes: int, stopped: bool) -> None:
+    """Before hours are spent on what is thrown away then."""
+    options = Options(write_budget_bytes=budget_bytes)
+    steps = [Step("measure", (), 4096, 1.0)]
+    plan = hardware_plan._titled("ssd", roles.examples()["ssd"], 1, steps, options)
+    assert ("--write-budget lets it write more" in plan.title) == stopped
+
+
 def test_plans_end_with_one_total() -> None:
     hour, half = [
         DrivePlan("", 1, (Step("fill", (), size, time_s), Step("empty", (), 0, 0.0)), name, 2 << 30)
