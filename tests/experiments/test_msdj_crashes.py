@@ -21,6 +21,7 @@ from conftest import REPOSITORY, need, open_folder
 from harness import experiments
 from harness.dbms import mysql, page_writes
 from harness.dbms.innodb import BadPage, InnodbSettings, PageCheck
+from harness.dbms.mysql import Server
 from harness.errors import HarnessError, MissingTool, ServerLost, TargetError
 from harness.experiments.base import Measurement, Results
 from harness.experiments.msdj_crashes import figures, grid, markers, outcomes, real
@@ -34,7 +35,7 @@ from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import DeviceRequest
 from harness.tiers.emulated import EmulatedBench, EmulatedDevice
 from harness.workloads.tpcc import loading
-from harness.workloads.tpcc.connections import connected, execute
+from harness.workloads.tpcc.connections import Address, connected, execute
 
 PROFILES = REPOSITORY / "hardware" / "profiles"
 SMALL = grid.Parameters(
@@ -352,9 +353,13 @@ def test_a_server_that_somebody_kills_while_it_is_asked_is_no_damage(
         os.kill(server.pid, signal.SIGKILL)  # as the kernel does for want of memory
         return asked(*arguments)
 
-    running: list[Any] = []
+    def noting(server: Server) -> Address:
+        running.append(server)
+        return address_of(server)
+
+    running: list[Server] = []
     address_of = real._address
-    monkeypatch.setattr(real, "_address", lambda it: running.append(it) or address_of(it))
+    monkeypatch.setattr(real, "_address", noting)
     with restored(raw) as (batch, books):
         running.clear()
         monkeypatch.setattr(real, "_checked", killed)
