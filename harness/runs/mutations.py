@@ -31,8 +31,8 @@ _MOST_VALUES: Final = 24
 class Mutation:
     """A metric or series times `factor`, in the points of which `part` says some parameters.
 
-    `number`: of a series, only this entry from the front (0) or the back (-1); None: all. `factor`
-    None: what is counted and was never met has been met once.
+    `number`: of a series, only its first quarter (0) or its last (-1), one entry or more; None:
+    all. `factor` None: what is counted and was never met has been met once.
     """
 
     name: str
@@ -67,7 +67,8 @@ class Mutation:
 
     def _changed(self, own: Any) -> Any:
         values = np.array(own[self.name], dtype=float)
-        which = slice(None) if self.number is None else self.number
+        quarter = max(len(values) // 4, 1)
+        which = {None: slice(None), 0: slice(quarter), -1: slice(-quarter, None)}[self.number]
         values[which] = self._wrong(values[which])
         return {**own, self.name: values.tolist()}
 

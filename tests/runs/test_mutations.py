@@ -80,3 +80,14 @@ def test_a_fitted_claim_counts_nowhere_though_it_could_fail(judged: pd.DataFrame
 
 def test_what_was_never_met_could_have_been_met(judged: pd.DataFrame) -> None:
     assert judged.changes["never"] == "lost_blocks 1 for 0"
+
+
+@pytest.mark.parametrize(
+    ("number", "wrong"), [(None, range(9)), (0, range(2)), (-1, range(7, 9))], ids=str
+)
+def test_the_end_of_a_series_is_its_last_quarter(number: int | None, wrong: range) -> None:
+    """A single entry would leave a claim about means as it is."""
+    table = pd.DataFrame([{"point": "a"}])
+    results = Results("simulated", table, {"a": {"waf": [1.0] * 9}}, lambda _: None)
+    changed = mutations.Mutation("waf", {}, 0.5, number).of(results).series["a"]["waf"]
+    assert [i for i, value in enumerate(changed) if value == 0.5] == list(wrong)
