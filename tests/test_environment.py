@@ -17,7 +17,7 @@ from packaging.version import Version
 
 # What conda-forge calls by another name. Everything else has the name that it has on PyPI.
 CONDA_NAMES = {"duckdb": "python-duckdb", "psycopg": "psycopg"}
-SYSTEM_TOOLS = {"fio", "bpftrace", "postgresql", "cxx-compiler", "liburing"}
+SYSTEM_TOOLS = {"fio", "bpftrace", "postgresql", "cxx-compiler", "liburing", "git"}
 
 
 def project_requirements() -> dict[str, Requirement]:

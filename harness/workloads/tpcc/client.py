@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from array import array
@@ -116,7 +117,13 @@ class _Session:
             raise connections.told(error) from error
         finally:
             self._stop.set()
+            self._end()
         return log
+
+    def _end(self) -> None:
+        """Rolls back what an error has left open: other users would wait for its locks."""
+        with contextlib.suppress(mysql.connector.Error):
+            self._connection.close()
 
     def _wait(self, time_s: float, times: Times) -> None:
         if self._wait_ratio:
