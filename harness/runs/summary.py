@@ -46,11 +46,14 @@ _SAID: Final = {
 """What keeps a record from being one of now."""
 
 _COLUMNS: Final = (
-    "*Reproduced*, of those that could fail: the number lies in the range that the paper's words "
-    "allow. *Direction only*: out of it, on the paper's side. *Undecided*: the 95 % interval of "
-    "the repetitions lies on both sides of a bound. *No evidence*: a fit has seen the number, or "
-    "no wrong result was found that changes the verdict, or it is a second reading of a sentence "
-    "or a check of ours. *Not judged*: the run lacks what it needs."
+    "*Reproduced*: the number lies in the range that the paper's words allow, of those claims that "
+    "say something: a wrong result would change them, and no fit has seen them, or one has and "
+    "they fail all the same. *No evidence* are the others: a fit, or who chose the model, has seen "
+    "the number and it comes out; no wrong result was found that changes the verdict; a second "
+    "reading of a sentence; a check of ours. So no success is counted that was fitted, and every "
+    "failure is. *Direction only*: out of the range, on the paper's side. *Undecided*: the 95 % "
+    "interval of the repetitions lies on both sides of a bound; where a run has no repetitions its "
+    "one number decides. *Not judged*: the run lacks what it needs."
 )
 """What the table's headings mean."""
 
