@@ -109,7 +109,7 @@ def test_a_clone_pulls_what_was_recorded_and_draws_it_again(
     said = run(clone.root, "harness", "draw", NAME)
     assert said.returncode == 2
     assert "dvc pull" in said.stderr
-    done(clone.root, "dvc", "remote", "add", "--quiet", "-d", "release", str(remote))
+    done(clone.root, "dvc", "remote", "add", "--quiet", "--local", "-d", "release", str(remote))
     done(clone.root, "dvc", "pull", "--quiet", STAGE)
     assert recorded(clone) == recorded(origin)
     assert any(name.endswith(".parquet") for name in recorded(clone))
@@ -119,6 +119,11 @@ def test_a_clone_pulls_what_was_recorded_and_draws_it_again(
     picture.unlink()
     assert run(clone.root, "harness", "draw", NAME).returncode == 1
     assert picture.read_bytes() == drawn
+    stale = picture.with_name("nobody_draws_it.svg")
+    stale.write_bytes(drawn)
+    said = run(clone.root, "harness", "draw", NAME)
+    assert said.returncode == 1
+    assert stale.name in said.stdout
 
 
 @pytest.mark.builds
@@ -146,7 +151,17 @@ def archive(origin: Project, tmp_path: Path) -> Path:
 def test_a_release_reproduces_in_an_empty_folder(origin: Project, archive: Path) -> None:
     clone = Project(archive.parent / "flashlab-sources")
     done(archive, "git", "clone", "--quiet", "repository.bundle", str(clone.root))
-    done(clone.root, "dvc", "remote", "add", "--quiet", "-d", "release", str(archive / "remote"))
+    done(
+        clone.root,
+        "dvc",
+        "remote",
+        "add",
+        "--quiet",
+        "--local",
+        "-d",
+        "release",
+        str(archive / "remote"),
+    )
     page = (archive / "README.md").read_text()
     [pull] = [line for line in page.splitlines() if line.startswith(".venv/bin/dvc pull")]
     assert STAGE in pull

@@ -72,6 +72,9 @@ TierOption = Annotated[
 
 _STOPPED: Final = "interrupted: nothing was left half done; run again to continue"
 
+_INTERRUPTED: Final = 130
+"""Typer's exit code of a KeyboardInterrupt."""
+
 _QUERY_STOPPED: Final = "Query interrupted"
 """What DuckDB makes of a KeyboardInterrupt that comes in a query: a RuntimeError that says this."""
 
@@ -94,6 +97,10 @@ def main() -> NoReturn:
         _fail(HarnessError(f"{where}{error.strerror or error}"))
     except KeyboardInterrupt:
         _fail(Interrupted(_STOPPED))
+    except SystemExit as ended:
+        if ended.code == _INTERRUPTED:
+            _fail(Interrupted(_STOPPED))
+        raise
     except RuntimeError as error:
         if str(error) != _QUERY_STOPPED:
             raise
@@ -325,7 +332,9 @@ def _print_claims_beside(judged: pd.DataFrame) -> None:
 
 @app.command()
 def draw(experiment: str, tier: TierOption = "simulated") -> None:
-    """Draws the figures of published results again; exit code 1 if one is not what it was."""
+    """Draws the figures of published results again; exit code 1 if one is not what it was, or if
+    one that is published was not drawn.
+    """
     from harness import tiers
     from harness.paths import find_project
     from harness.runs import redraw
@@ -334,12 +343,14 @@ def draw(experiment: str, tier: TierOption = "simulated") -> None:
     say(f"{len(done.same)} files are as they were, {len(done.other)} are not")
     for path in done.other:
         say(f"other, or new: {path}")
-    if done.other:
+    for path in done.left:
+        say(f"not drawn (it needs a raw trace, dvc pull; or nothing draws it any more): {path}")
+    if done.other or done.left:
         raise typer.Exit(1)
 
 
 @app.command()
-def data(scale: Annotated[str, typer.Argument(help="smoke, small, medium or paper")]) -> None:
+def data(scale: Annotated[str, typer.Argument(help="smoke, small or paper")]) -> None:
     """Makes the TPC-H inputs of a scale, or checks that they are there and whole."""
     from harness.paths import find_project
     from harness.workloads.tpch import expected_join, join_inputs, scale_factor

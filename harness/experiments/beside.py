@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pandas as pd
 
+from harness.drives import fingerprint
 from harness.errors import BadParameter
 from harness.experiments.base import Agreement, Cell, Measurement, Results, Runs
 from harness.experiments.obtaining import no_results
@@ -75,18 +77,45 @@ def in_its_place(
 _SCALE: Final = "scale"
 
 
-def here_or_published(runs: Runs, here: Results) -> Results:
+def here_or_published(runs: Runs, here: Results, alike: Collection[str] = ()) -> Results:
     """What was run on tier emulated here, or else what is published of it.
 
     What that tier measures does not depend on the model beside it, so what was published may be
     laid beside a model that has changed since. It is, too, where only some of its points were run
-    here. Raises BadParameter if there is neither.
+    here. `alike`: of this machine the facts (`fingerprint.machine`) that the model is given: what
+    was measured on a machine with others cannot be laid beside it here. Raises BadParameter then,
+    and if there is neither.
     """
     published = runs.published("emulated")
-    found = published if _points(here) < _points(published) else here
-    if found.table.empty:
+    if _points(here) < _points(published):
+        _check_alike(runs, alike)
+        return published
+    if here.table.empty:
         raise not_run(runs)
-    return found
+    return here
+
+
+def _check_alike(runs: Runs, names: Collection[str]) -> None:
+    """Raises BadParameter if what is published was measured where one of these facts was another,
+    or if nobody can say.
+    """
+    if not names:
+        return
+    about = json.loads((runs.project.results / f"{runs.name}.emulated.about.json").read_text())
+    machine = fingerprint.machine()
+    there = {
+        (name, str(facts.get(name)))
+        for facts in about.get("devices", {}).values()
+        for name in names
+    }
+    other = sorted(f"{name} {value!r}" for name, value in there if value != machine[name])
+    if other:
+        here = ", ".join(f"{name} {machine[name]!r}" for name in sorted(names))
+        raise BadParameter(
+            f"{runs.name}: what is published was measured on another machine ({', '.join(other)}) "
+            f"than this one ({here}), which the model beside it would be given: run the study here "
+            "first (make emulated)"
+        )
 
 
 def _points(results: Results) -> set[str]:

@@ -69,10 +69,10 @@ def _check_published(said: Results, used: Results) -> None:
     columns = said.table.columns
     both = (published.as_csv(each.table.reindex(columns=columns)) for each in (said, used))
     there, here = (set(text.splitlines()) for text in both)
-    if not said.table.empty and not here <= there:
+    if said.table.empty or here != there:
         raise BadParameter(
-            "what was run here on tier emulated is not what is published: publish it first (its "
-            "notebook, tier=emulated), or compare without --publish"
+            "what was run here on tier emulated is not what is published, or a part of it: publish "
+            "it first (its notebook, tier=emulated), or compare without --publish"
         )
 
 

@@ -28,6 +28,7 @@ COMMAND: Final = "harness claims --document"
 """Which makes these parts of pages."""
 
 _EMULATED: Final = "emulated"
+_MADE_BY: Final = {"simulated": "make reproduce", _EMULATED: "git checkout data, or make emulated"}
 _HEADINGS: Final = ("place", "the paper's words", "what is measured", "paper", "expected")
 
 
@@ -36,16 +37,16 @@ def update(project: Project) -> list[Path]:
     that is not known, and writes the pages' parts, and how many have each verdict for DVC. Returns
     the pages.
 
-    Raises DataFolderError if a study of a pipeline has no results but on some other tier: the
-    pages would say less than the last ones.
+    Raises DataFolderError if a study of a pipeline has no results on its tier but on some other
+    one: the pages would say less than the last ones.
     """
-    simulated = parameters.pipelines(project).get("simulated", {})
     there = list(_judged(project))
-    missing = sorted(
-        {name for name, _ in there if name in simulated and (name, "simulated") not in there}
-    )
-    if missing:
-        raise DataFolderError(f"no simulated results of {', '.join(missing)}: make reproduce")
+    some = {name for name, _ in there}
+    for tier, how in _MADE_BY.items():
+        of_tier = parameters.pipelines(project).get(tier, {})
+        missing = sorted(n for n in some if n in of_tier and (n, tier) not in there)
+        if missing:
+            raise DataFolderError(f"no {tier} results of {', '.join(missing)}: {how}")
     for name in claims.load(project):
         for tier in tiers.names():
             _judge(project, name, tier)

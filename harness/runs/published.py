@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,20 +13,42 @@ from typing import Any, Final
 import pandas as pd
 
 from harness.drives import fingerprint
+from harness.errors import DataFolderError
 from harness.experiments.base import Results
 from harness.paths import Project
 from harness.runs import places
 
 
 def results(project: Project, experiment: str, tier: str) -> Results:
-    """The published results of an experiment on a tier; empty if there are none."""
+    """The published results of an experiment on a tier; empty if there are none.
+
+    Raises DataFolderError if they are of another run than what lies beside them says.
+    """
     place = places.published(project, experiment, tier)
     if not place.table.is_file():
         return Results(tier, pd.DataFrame(), {}, lambda _: None)
     series = place.series.read_text() if place.series.is_file() else "{}"
-    found = read(tier, place.table.read_text(), series, place.traces)
+    table = place.table.read_text()
     facts = about(project, experiment, tier) or {}
+    _check_same(facts, digests({place.table: table, place.series: series}))
+    found = read(tier, table, series, place.traces)
     return replace(found, scale=str(facts.get("scale", "")))
+
+
+def digests(texts: Mapping[Path, str]) -> dict[str, str]:
+    """By a file's name SHA-256 (hex) of its text."""
+    return {p.name: hashlib.sha256(text.encode()).hexdigest() for p, text in texts.items()}
+
+
+def _check_same(facts: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    """A crash, or a hand, between a table and what it depends on: who can say whose that is?"""
+    said = facts.get("files", found)  # older ones do not say
+    other = sorted(name for name in found if said.get(name) != found[name])
+    if other:
+        raise DataFolderError(
+            f"{', '.join(other)}: not what its run has published (see what lies beside it, "
+            ".about.json): git checkout data, or run the study again"
+        )
 
 
 def read(tier: str, table: str, series: str, traces: Path) -> Results:

@@ -15,10 +15,13 @@ from harness.system.files import publication
 
 @dataclass(frozen=True)
 class Redrawn:
-    """Files that are as they were, and those that are not, or were not there."""
+    """Files that are as they were; those that are not, or were not there; and those that are there
+    and were not drawn.
+    """
 
     same: list[Path]
     other: list[Path]
+    left: list[Path]
 
 
 def redraw(project: Project, name: str, tier: str) -> Redrawn:
@@ -34,7 +37,8 @@ def redraw(project: Project, name: str, tier: str) -> Redrawn:
     }
     same = [p for p, data in found.items() if p.is_file() and p.read_bytes() == data]
     other = [path for path in found if path not in same]
+    left = sorted(path for path in place.figures.glob("*.[ps][nv]g") if path not in found)
     with publication() as files:
         for path in other:
             files.write(path, found[path], make_folder=True)
-    return Redrawn(same, other)
+    return Redrawn(same, other, left)

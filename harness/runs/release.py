@@ -48,7 +48,7 @@ _PAGE: Final = """# {name}
 ```
 git clone {bundle} flashlab && cd flashlab
 make env
-.venv/bin/dvc remote add -d release ../{remote}
+.venv/bin/dvc remote add --local -d release ../{remote}
 .venv/bin/dvc pull {stages}
                             # tables, figures and traces as they were made
 make reproduce              # makes them again; `git status` says nothing if they are the same

@@ -149,6 +149,7 @@ class Session:
         self.why_tier = why_tier
         self.points: Sequence[Point] = experiment.points(values, bench)
         self._slowdown = slowdown
+        self._described = self._describe()
         self._journal = Journal(project.journal / experiment.name / bench.tier)
 
     def run(self) -> Results:
@@ -244,10 +245,10 @@ class Session:
         """Writes tables, traces, figures and metrics, all of them or none; returns their folder.
 
         Into data/, if params.yaml describes the run; else into a folder of its own below
-        build/runs/, with a report: see `place`. Raises DiskFull, DataFolderError, and BadParameter
-        if points are missing, if they are of several versions of a server, or if figures might
-        differ in their last bits from those of another processor; what was published before is
-        there then.
+        build/runs/, with a report: see `place`. Raises DiskFull, DataFolderError, HarnessError if
+        what describes the run was edited meanwhile, and BadParameter if points are missing, if they
+        are of several versions of a server, or if figures might differ in their last bits from
+        those of another processor; what was published before is there then.
         """
         if beyond := same_bits.beyond():
             raise BadParameter(
@@ -256,6 +257,7 @@ class Session:
             )
         from harness import plots  # noqa: PLC0415 - who publishes nothing does without its libraries
 
+        self._check_described()
         place, about, name = self.place, self._about(), self.experiment.name
         measured = self.results
         self._check_whole(measured.table)
@@ -266,6 +268,7 @@ class Session:
         results = replace(measured, table=written.table, series=written.series)
         verdicts = claims.judge(self.project, name, results)
         figures = self.experiment.figures(results)
+        about["files"] = published.digests({place.table: table, place.series: series})
         texts = {
             place.table: table,
             place.series: series,
@@ -288,6 +291,29 @@ class Session:
                 page = run_page.html(title, verdicts, drawn, below, about)
                 files.write(place.page, page.encode())
         return place.folder
+
+    def _describe(self) -> str:
+        """What of params.yaml, and of the claims where results are made anew for their sake, DVC
+        will note down as what these results are of.
+        """
+        name, tier = self.experiment.name, self.bench.tier
+        section = parameters.of_tier(self.project, name, tier).model_dump_json()
+        simulated = tier == "simulated"
+        judged = (self.project.published / "claims.yaml").read_text() if simulated else ""
+        return "\n".join([section, json.dumps(parameters.of_notebooks(self.project)), judged])
+
+    def _check_described(self) -> None:
+        """DVC looks at what a stage depends on when it has ended. Raises HarnessError."""
+        if self.place.page is not None:
+            return
+        if self.bench.tier == "simulated":
+            code.check_unchanged(code.shown_of(self.experiment))
+        if self._describe() != self._described:
+            raise HarnessError(
+                f"{self.experiment.name}, {self.bench.tier}: params.yaml or claims.yaml was edited "
+                "since this run began, so that its results would go under what they are not of: "
+                "run it again (finished points are kept)"
+            )
 
     def _check_whole(self, table: pd.DataFrame) -> None:
         """That these are results of the whole run, and of one. Raises BadParameter."""

@@ -309,6 +309,34 @@ def test_a_signal_in_a_query_is_one_line() -> None:
     ]
 
 
+# Typer makes an exit code of its own of a KeyboardInterrupt in a command.
+_IN_A_COMMAND = """
+import os, signal, sys, threading, time
+from harness.commands import main as cli
+@cli.app.command("wait-for")
+def wait_for(which: str) -> None:
+    threading.Timer(0.2, os.kill, [os.getpid(), signal.Signals[which]]).start()
+    time.sleep(60)
+sys.argv = ["harness", "wait-for", sys.argv[1]]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("which", ["SIGINT", "SIGTERM"])
+def test_a_signal_in_any_command_is_one_line(which: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _IN_A_COMMAND, which],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "harness: interrupted: nothing was left half done; run again to continue"
+    ]
+
+
 def test_a_lost_terminal_is_told_twice_and_ends_a_run_once(harness_here: Command) -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)  # or we would end if the command did not heed it
     assert harness_here("--version").returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY
 
+from harness.drives import fingerprint
 from harness.errors import BadParameter
 from harness.experiments.base import Cell, Measurement, Results
 from harness.experiments.beside import Beside, JudgedAgreement, here_or_published, modelled
@@ -125,6 +127,40 @@ def test_a_part_that_was_run_here_does_not_stand_for_the_whole(
     assert here_or_published(runs, some(here, "here")).scale == compared
 
 
+@pytest.mark.parametrize(
+    ("there", "alike", "works"),
+    [
+        ({}, {"cpus"}, True),
+        ({"cpus": "1000"}, {"cpus"}, False),
+        ({"cpus": "1000"}, {"cpu", "kernel"}, True),
+        ({"cpus": "1000"}, (), True),
+        ({"kernel": "2.4.0"}, {"cpus", "kernel"}, False),
+    ],
+)
+def test_another_machine_s_record_is_not_laid_beside_what_this_one_costs(
+    there: dict[str, str], alike: Collection[str], works: bool, project: Project
+) -> None:
+    runs = published_of(some(("01",), "published"))
+    runs.project = project
+    about = {"devices": {"ssd": fingerprint.machine() | there}}
+    (project.results / "toy.emulated.about.json").write_text(json.dumps(about))
+    here = some((), "here")
+    if works:
+        assert here_or_published(runs, here, alike).scale == "published"
+        return
+    with pytest.raises(BadParameter, match="on another machine"):
+        here_or_published(runs, here, alike)
+    assert here_or_published(runs, some(("01",), "here"), alike).scale == "here"
+
+
+def test_a_record_that_does_not_say_where_it_is_from_is_not_either(project: Project) -> None:
+    runs = published_of(some(("01",), "published"))
+    runs.project = project
+    (project.results / "toy.emulated.about.json").write_text('{"devices": {"ssd": {}}}')
+    with pytest.raises(BadParameter, match="on another machine"):
+        here_or_published(runs, some((), "here"), {"cpus"})
+
+
 def test_where_nothing_was_run_and_nothing_is_published_there_is_nothing() -> None:
     with pytest.raises(BadParameter, match="emulated"):
         here_or_published(published_of(some((), "published")), some((), "here"))
@@ -137,6 +173,7 @@ def test_what_was_laid_beside_is_read_again_as_it_was(
     laid = Beside(table, EMULATED, modelled(EMULATED, FOUND))
     judged = JudgedAgreement(lambda *_: table, 0.1, lambda _: laid)
     monkeypatch.setattr(agreement, "agreement_of", lambda _: judged)
+    monkeypatch.setattr(StudyRuns, "published", lambda *_: EMULATED)
     _, found, path = agreement.write(project, "toy", publish=True)
     assert path == project.results / "toy.agreement.csv"
     again = agreement.modelled(project, "toy")
@@ -154,12 +191,27 @@ def test_another_run_of_this_machine_s_is_not_published_beside_the_published_one
     laid = Beside(table, other, modelled(other, FOUND))
     judged = JudgedAgreement(lambda *_: table, 0.1, lambda _: laid)
     monkeypatch.setattr(agreement, "agreement_of", lambda _: judged)
-    monkeypatch.setattr(StudyRuns, "published", lambda *_: EMULATED)
-    with pytest.raises(BadParameter, match="is not what is published"):
-        agreement.write(project, "toy", publish=True)
+    for there in (EMULATED, replace(EMULATED, table=RUN.iloc[:0])):
+        monkeypatch.setattr(StudyRuns, "published", lambda *_, there=there: there)
+        with pytest.raises(BadParameter, match="is not what is published"):
+            agreement.write(project, "toy", publish=True)
     assert not (project.results / "toy.agreement.csv").exists()
     _, _, path = agreement.write(project, "toy", publish=False)
     assert path.is_file()
+
+
+def test_a_part_of_what_is_published_is_not_published_as_the_whole(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pd.DataFrame([{"device": "ssd", "elapsed_s_ratio": 2.0}])
+    part = replace(EMULATED, table=RUN.iloc[:1])
+    laid = Beside(table, part, modelled(part, FOUND))
+    judged = JudgedAgreement(lambda *_: table, 0.1, lambda _: laid)
+    monkeypatch.setattr(agreement, "agreement_of", lambda _: judged)
+    monkeypatch.setattr(StudyRuns, "published", lambda *_: EMULATED)
+    with pytest.raises(BadParameter, match="or a part of it"):
+        agreement.write(project, "toy", publish=True)
+    assert not (project.results / "toy.agreement.csv").exists()
 
 
 def test_two_tiers_that_were_not_compared_have_no_model_of_the_run(project: Project) -> None:

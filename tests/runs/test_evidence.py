@@ -189,6 +189,15 @@ def test_pages_are_not_made_of_another_tier_s_results_alone(project: Project) ->
     assert project.validation.read_text() == before
 
 
+def test_pages_do_not_lose_the_emulated_line_while_it_is_recorded_anew(project: Project) -> None:
+    pipeline = "{simulated: {grace_hash_join: 10}, emulated: {grace_hash_join: 10}}"
+    project.params.write_text(f"pipeline: {pipeline}\n")
+    before = project.validation.read_text()
+    with pytest.raises(DataFolderError, match=r"^no emulated results of grace_hash_join: git"):
+        evidence.update(project)
+    assert project.validation.read_text() == before
+
+
 STACK_SAYS = {"held": 20.0, "missed": 9.0, "riddle": 9.0, "seen": 20.0, "sure": 20.0}
 
 

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.runs import published
+from harness.errors import DataFolderError
+from harness.paths import Project
+from harness.runs import places, published
 
 
 def read(text: str) -> pd.DataFrame:
     return published.read("simulated", text, "{}", None).table  # type: ignore[arg-type]
+
+
+def test_a_table_of_another_run_than_it_says_is_not_read(tmp_path: Path) -> None:
+    """A crash between the two, or somebody's hand."""
+    project = Project(tmp_path)
+    place = places.published(project, "toy", "simulated")
+    project.results.mkdir(parents=True)
+    texts = {place.table: "point,time_s\na,1\n", place.series: "{}\n"}
+    for path, text in texts.items():
+        path.write_text(text)
+    place.about.write_text(json.dumps({"scale": "small"}))
+    assert published.results(project, "toy", "simulated").scale == "small"  # an older one
+    place.about.write_text(json.dumps({"files": published.digests(texts)}))
+    assert list(published.results(project, "toy", "simulated").table.time_s) == [1]
+    for path, text in texts.items():
+        path.write_text(text + " ")
+        with pytest.raises(DataFolderError, match=f"^{path.name}: not what its run"):
+            published.results(project, "toy", "simulated")
+        path.write_text(text)
+    place.series.unlink()
+    with pytest.raises(DataFolderError):
+        published.results(project, "toy", "simulated")
 
 
 def test_a_size_keeps_its_last_digits_beside_a_point_that_has_none() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import LITTLE, describe
 
 from harness.errors import BadParameter, HarnessError
 from harness.paths import Project
-from harness.runs import code
+from harness.runs import code, places
 from harness.runs.session import Options, open_session
 from harness.system.files import write_atomically
 
@@ -145,6 +146,28 @@ def test_a_process_whose_code_has_changed_on_the_disk_records_nothing(
         with pytest.raises(HarnessError, match="changed since this process began"):
             session.run()
         assert session.results.table.empty
+
+
+def test_what_is_edited_while_it_runs_is_not_what_its_results_are_of(checkout: Project) -> None:
+    """DVC notes down what a stage depends on when that has ended."""
+    name, tier = "grace_hash_join", "simulated"
+    describe(checkout, name, tier, **LITTLE)
+    table = places.published(checkout, name, tier).table
+    known = checkout.published / "claims.yaml"
+    for path, edit in (
+        (checkout.params, lambda: describe(checkout, name, tier, repetitions=2)),
+        (known, lambda: known.write_text(known.read_text() + "# another\n")),
+    ):
+        before = path.read_text()
+        with open_session(checkout, name, tier) as session:
+            session.run()
+            edit()
+            with pytest.raises(HarnessError, match="was edited since this run began"):
+                session.publish()
+            assert not table.exists()
+            path.write_text(before)
+            session.publish()
+        table.unlink()
 
 
 def test_workers_do_not_change_the_bytes(checkout: Project) -> None:

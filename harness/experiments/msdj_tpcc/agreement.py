@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from harness.drives import fingerprint
 from harness.experiments import kernel
 from harness.experiments.base import Measurement, Runs
 from harness.experiments.beside import (
@@ -26,7 +27,6 @@ from harness.experiments.beside import (
 from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.grid import Cell
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
-from harness.experiments.this_machine import possible_cpus
 from harness.system.ext4_spec import COMMIT_S
 from harness.tiers.simulated import SimulatedBench
 
@@ -65,9 +65,9 @@ def beside(runs: Runs, **options: Any) -> Beside:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
         overrides = bench.overrides
-    results = here_or_published(runs, results)
+    results = here_or_published(runs, results, {"cpus"})
     profiles, host = runs.project.profiles, runs.host_name()
-    cpus = possible_cpus()
+    cpus = int(fingerprint.machine()["cpus"])
     rows, model_of = [], {}
     with SimulatedBench(profiles, devices, host, overrides) as simulated:
         for point in results.table.to_dict("records"):

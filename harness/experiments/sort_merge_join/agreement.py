@@ -68,7 +68,7 @@ def beside(runs: Runs, **options: Any) -> Beside:
     with runs.open("emulated", **options) as session:
         results, bench = session.results, session.bench
         devices = {name: bench.profile_name(name) for name in bench.devices}
-    emulated = here_or_published(runs, results)
+    emulated = here_or_published(runs, results, {"cpu", "cpus", "kernel"})
     project = runs.project
     cpu = _measured_cpu(project, emulated.table)
     rows, model_of = [], {}
