@@ -23,7 +23,7 @@ class Outcome:
     whose checksum was wrong at the end.
     `torn_first_pages`, `bad_first_pages`: of these, the first of their files, which MariaDB does
     not repair (docs/validation.md). `lost_commits`: acknowledged before the cut and gone;
-    `acknowledged_commits` had to be there.
+    `acknowledged_commits` had to be there; `commits_counted`: the server answered which are.
 
     `journaled_pages`: InnoDB pages that were written to the page cache while the drive took its
     time, where ext4 journals data; `split_pages` of them lie in two transactions of its journal.
@@ -43,6 +43,7 @@ class Outcome:
     bad_pages: int = 0
     violated_conditions: int = 0
     acknowledged_commits: int = 0
+    commits_counted: int = 0
     lost_commits: int = 0
     journaled_pages: int = 0
     split_pages: int = 0

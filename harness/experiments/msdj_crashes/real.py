@@ -111,8 +111,10 @@ def run_point(v: Cell, bench: Bench, raw: Path) -> Measurement:
         if refused:
             return Measurement(outcomes.metrics([]), remarks={"not_run_because": refused})
         with _loaded(v.warehouses, raw) as loaded:
-            found = _run(_Batch(v, bench, drive, mode, loaded), loaded.parent)
-    return Measurement(outcomes.metrics(found), outcomes.series(found))
+            batch = _Batch(v, bench, drive, mode, loaded)
+            found = _run(batch, loaded.parent)
+    remarks = {"server_version": batch.server_version}
+    return Measurement(outcomes.metrics(found), outcomes.series(found), remarks=remarks)
 
 
 def _run(batch: _Batch, folder: Path) -> list[Outcome]:
@@ -203,7 +205,7 @@ def _page_files(data: Path) -> frozenset[int]:
 class _Batch:
     """What the cuts of a point run on; `loaded` is the data folder to begin with.
 
-    `spans`: one before each cut.
+    `spans`: one before each cut. `server_version`: such as 10.11.6, of the last one.
     """
 
     cell: Cell
@@ -215,6 +217,7 @@ class _Batch:
     def __post_init__(self) -> None:
         self._chance = random.Random(self.cell.seed)  # noqa: S311 - no secret
         self.spans: list[_Span] = []
+        self.server_version = ""
         self._spec = _ext4(self.mode, self.cell.journal_bytes)
         self._settings = InnodbSettings(
             doublewrite="on" if self.mode.doublewrite else "off",
@@ -270,6 +273,7 @@ class _Batch:
             seed=self._chance.getrandbits(31),
         )
         with mysql.run(data, self._settings) as server, ThreadPoolExecutor(1) as pool:
+            self.server_version = ".".join(map(str, server.release.version))
             markers = Markers(_address(server))
             try:
                 load = pool.submit(driver.run, _address(server), job, watch=server.check)
@@ -352,8 +356,11 @@ class _Batch:
         try:
             with mysql.run(data, self._settings, start_limit_s=_RECOVERY_LIMIT_S) as server:
                 found = replace(cut, failed_checks=1)
+                address = _address(server)
                 with _told_who_ended_it(server):
-                    checked = _checked(cut, markers, _address(server))
+                    counted = replace(cut, lost_commits=markers.lost(address), commits_counted=1)
+                    found = replace(counted, failed_checks=1)
+                    checked = _checked(counted, address)
             found = checked
         except ServerLost:
             raise
@@ -365,12 +372,11 @@ class _Batch:
         return found
 
 
-def _checked(cut: Outcome, markers: Markers, address: Address) -> Outcome:
+def _checked(cut: Outcome, address: Address) -> Outcome:
     """What the server's answers say of its data. Raises ServerError if it gives none."""
     conditions = consistency.check(address)
     return replace(
         cut,
-        lost_commits=markers.lost(address),
         violated_conditions=sum(each.violations > 0 for each in conditions),
         corrupt_tables=len(_corrupt_tables(address)),
     )
