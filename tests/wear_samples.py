@@ -218,13 +218,17 @@ def not_opened() -> dict[str, Any]:
 
 
 def hdparm(*, frozen: bool = False, locked: bool = False, security: bool = True) -> str:
-    """`hdparm -I`, as far as it is about security (ATA8-ACS, IDENTIFY DEVICE, word 128)."""
-    words = {"enabled": False, "locked": locked, "frozen": frozen}
+    """`hdparm -I`, as far as it is about security (ATA8-ACS, IDENTIFY DEVICE, word 128).
+
+    What is locked is by a password, which is enabled then; hdparm tells its level, too.
+    """
+    words = {"enabled": locked, "locked": locked, "frozen": frozen}
+    level = "\tSecurity level high\n" if locked else ""
     states = "".join(f"\t{'' if there else 'not'}\t{word}\n" for word, there in words.items())
     section = (
         "Security: \n\tMaster password revision code = 65534\n\t\tsupported\n"
         f"{states}\tnot\texpired: security count\n\t\tsupported: enhanced erase\n"
-        "\t2min for SECURITY ERASE UNIT. 8min for ENHANCED SECURITY ERASE UNIT. \n"
+        f"{level}\t2min for SECURITY ERASE UNIT. 8min for ENHANCED SECURITY ERASE UNIT. \n"
     )
     features = (
         "\n/dev/sdx:\n\nATA device, with non-removable media\n"

@@ -343,9 +343,9 @@ def _preparation(phase: Phase, drive: Drive) -> list[tuple[str, list[str], int]]
     """What it is, its command, and what it writes at most: none or one."""
     path = drive.target.path
     if phase.prepare == "discard":
-        # Without --force it would want the drive for itself, which whoever claimed it has.
+        # Without --force it refuses what somebody uses: the guard holds the header, not this part.
         place = [f"--offset={drive.begin_bytes}", f"--length={drive.size_bytes // _UNIT * _UNIT}"]
-        command = [find_program("blkdiscard"), "--force", *place, str(path)]
+        command = [find_program("blkdiscard"), *place, str(path)]
         return [("discard of the whole drive", command, 0)]
     if phase.prepare == "overwrite":
         options: dict[str, str | int] = {

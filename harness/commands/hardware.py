@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from rich.table import Table
 from harness.commands.console import say, terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from harness.drives.discovery import Drive, Machine
     from harness.drives.guard import ClaimPlan
@@ -92,9 +93,10 @@ def claim(
         return
     if not token and not sys.stdin.isatty():
         raise TargetError("claim: nobody is there to type: give the --token that --plan prints")
+    also = f" {made.warning}." if made.warning else ""
     question = (
         f"EVERYTHING on {made.drive.node} ({made.drive.model}, "
-        f"{format_bytes(made.drive.size_bytes)}) will be lost. Type the last "
+        f"{format_bytes(made.drive.size_bytes)}) will be lost.{also} Type the last "
         f"{guard.TYPED_CHARACTERS} characters of its serial number"
     )
     guard.claim(made, token or typer.prompt(question, default="", show_default=False))
@@ -170,7 +172,8 @@ def prepare(
             "takes weeks; go without it"
         )
     target = guard.Part(drive)
-    ways = preparation.ways(drive.node, target, capabilities.read(drive.node, drive.transport))
+    capable = capabilities.read(drive.node, drive.transport)
+    ways = preparation.ways(drive.node, target, capable, by_id=next(iter(drive.by_id), None))
     chosen = preparation.choose(ways, way)
     after = preparation.precondition(target) if precondition else []
     for other in ways:
@@ -186,7 +189,7 @@ def prepare(
         if held.drive != drive:  # the steps name its node, which may be another drive's by now
             raise TargetError(f"{name} is not what it was when the plan was made: plan again")
         if chosen.whole_drive:
-            with held.whole(chosen.steps) as before:
+            with _interrupted_told(), held.whole(chosen.steps) as before:
                 preparation.carry_out(chosen, before)
         else:
             preparation.erase(held, chosen)
@@ -194,6 +197,22 @@ def prepare(
             preparation.run(held, step)
     warmth = conditions.temperature_c(drive.node)
     console.print(f"{name} is prepared" + ("" if warmth is None else f", at {warmth:g} degrees C"))
+
+
+@contextmanager
+def _interrupted_told() -> Iterator[None]:
+    """What was lost besides, where an interrupt is said to have left nothing half done.
+
+    Raises Interrupted.
+    """
+    from harness.errors import Interrupted
+
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if lost := getattr(interrupt, "__notes__", []):
+            raise Interrupted(f"interrupted; and {'; '.join(lost)}") from interrupt
+        raise
 
 
 @app.command()
@@ -275,6 +294,8 @@ def _print_claim_plan(plan: ClaimPlan, console: Console) -> None:
 
     drive = plan.drive
     console.print(f"{plan.by_id} is {drive.node}: {drive.model}, serial number {drive.serial}")
+    if plan.warning:
+        console.print(plan.warning, highlight=False, soft_wrap=True)
     _print_steps(plan.steps, console)
     cost = total.of_plans([(plan.name, drive.size_bytes, plan.steps)])
     console.print(cost, highlight=False, soft_wrap=True)

@@ -28,7 +28,7 @@ from harness.drives import device_locks, lab_file
 from harness.drives.discovery import EDGE_BYTES, Drive, Machine
 from harness.drives.lab_file import Claim
 from harness.drives.targets import Step
-from harness.errors import TargetError
+from harness.errors import HarnessError, TargetError
 from harness.paths import Project, find_project
 from harness.system import kernel_partitions, leases
 from harness.system.kernel_partitions import HEADER_BYTES, MARKER, SECTOR_BYTES
@@ -51,21 +51,40 @@ class BudgetSpent(TargetError):
 
 @dataclass(frozen=True)
 class ClaimPlan:
-    """What claiming a drive would do: `drive` as found, and the steps."""
+    """What claiming a drive would do: `drive` as found, and the steps.
+
+    `found`: the token of the claim that the drive carries already; empty: it is blank. `is_known`:
+    that claim is in the lab file.
+    """
 
     name: str
     by_id: Path
     drive: Drive
     steps: tuple[Step, ...]
+    found: str = ""
+    is_known: bool = False
 
     @property
     def token(self) -> str:
         """Stands for the typed characters in batch use; bound to the drive and to this plan."""
-        bound = [self.name, str(self.by_id), self.drive.identity, [s.command for s in self.steps]]
+        drive = [self.drive.identity, self.found, self.is_known]
+        bound = [self.name, str(self.by_id), *drive, [step.command for step in self.steps]]
         return hashlib.sha256(json.dumps(bound).encode()).hexdigest()[:16]
 
+    @property
+    def warning(self) -> str:
+        """What else whoever confirms it has to know; empty if there is nothing."""
+        if not self.found or self.is_known:
+            return ""
+        return (
+            f"{self.drive.node} carries the claim of another checkout or machine: whoever made it "
+            "loses it"
+        )
 
-def plan_claim(name: str, by_id: Path, machine: Machine | None = None) -> ClaimPlan:
+
+def plan_claim(
+    name: str, by_id: Path, machine: Machine | None = None, *, project: Project | None = None
+) -> ClaimPlan:
     """Looks at a drive that is to be claimed under a name. Raises TargetError; writes nothing."""
     if not lab_file.NAME.fullmatch(name):
         raise TargetError(f"{name!r} is no name for a drive: use a-z, 0-9 and _, at most 32")
@@ -74,9 +93,9 @@ def plan_claim(name: str, by_id: Path, machine: Machine | None = None) -> ClaimP
     _check_facts(drive, machine)
     _check_free(drive, machine)
     with _held(drive) as fd:
-        _check_blank_or_ours(fd, drive)
+        found, is_known = _claim_on(fd, drive, project)
     header = Step("write the header that marks the drive", _header_command(drive), HEADER_BYTES, 0)
-    return ClaimPlan(name, by_id, drive, (header,))
+    return ClaimPlan(name, by_id, drive, (header,), found, is_known)
 
 
 def claim(plan: ClaimPlan, answer: str, project: Project | None = None) -> Claim:
@@ -91,11 +110,11 @@ def claim(plan: ClaimPlan, answer: str, project: Project | None = None) -> Claim
             "number nor the token of this plan: nothing was changed"
         )
     machine = Machine()
-    again = plan_claim(plan.name, plan.by_id, machine)
+    again = plan_claim(plan.name, plan.by_id, machine, project=project)
     if again != plan:
         raise TargetError(f"{plan.by_id} is not what it was when the plan was made: plan again")
     drive = again.drive
-    path = lab_file.path_of(project or find_project())
+    path = _lab_file(project)
     claims = {n: c for n, c in lab_file.load(path).items() if c.identity != drive.identity}
     if plan.name in claims:
         raise TargetError(f"another drive is claimed as {plan.name!r}: release it, or take another")
@@ -109,7 +128,8 @@ def claim(plan: ClaimPlan, answer: str, project: Project | None = None) -> Claim
         claimed_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     with _held(drive) as fd:
-        _check_blank_or_ours(fd, drive)
+        if _claim_on(fd, drive, project) != (plan.found, plan.is_known):
+            raise TargetError(f"{drive.node} was claimed by somebody a moment ago: plan again")
         _write_header(fd, made)
     lab_file.save(path, {**claims, plan.name: made})
     return made
@@ -117,7 +137,7 @@ def claim(plan: ClaimPlan, answer: str, project: Project | None = None) -> Claim
 
 def release(name: str, project: Project | None = None) -> Claim:
     """Overwrites the header with zeroes and forgets the claim. Raises TargetError, UnknownName."""
-    path = lab_file.path_of(project or find_project())
+    path = _lab_file(project)
     with claimed(name, project=project) as drive:
         drive.give_up()
     claims = lab_file.load(path)
@@ -136,8 +156,12 @@ def check(name: str, project: Project | None = None) -> Drive:
 
 def find(name: str, project: Project | None = None) -> tuple[Claim, Drive]:
     """What `check` returns, and the claim that it was found by: another one after each `claim`."""
-    claim = lab_file.find(lab_file.path_of(project or find_project()), name)
+    claim = lab_file.find(_lab_file(project), name)
     return claim, _found_again(claim)
+
+
+def _lab_file(project: Project | None) -> Path:
+    return lab_file.path_of(project or find_project())
 
 
 def room_bytes(drive: Drive) -> int:
@@ -186,7 +210,7 @@ def claimed(
     `budget_bytes`: what may be written to it; 0: BUDGET_DRIVE_WRITES times its size. Raises
     UnknownName, TargetError; nothing is written then.
     """
-    path = lab_file.path_of(project or find_project())
+    path = _lab_file(project)
     claim = lab_file.find(path, name)
     drive = _found_again(claim)
     with contextlib.ExitStack() as stack:
@@ -241,7 +265,10 @@ class ClaimedDrive:
         return self._all_written_bytes() - self._begin_bytes
 
     def permit(self, step: str, written_bytes: int) -> None:
-        """See targets.Target. Raises TargetError, BudgetSpent."""
+        """See targets.Target. Raises TargetError, BudgetSpent.
+
+        To be asked while nothing of ours is mounted on its part: that is taken for somebody's.
+        """
         self._check(self._header, step)
         if self.written_bytes + written_bytes > self.budget_bytes:
             raise BudgetSpent(
@@ -269,7 +296,9 @@ class ClaimedDrive:
 
         Yields what is to be called before each step: it still is the drive, whose token the step
         before may have erased. Raises TargetError (also if a step was made for another node, or
-        would reach a drive that is not claimed), BudgetSpent.
+        would reach a drive that is not claimed, or if the header cannot be written again),
+        BudgetSpent. Where the block ends with an error, that says so, too; one that is not the
+        harness's own, such as a KeyboardInterrupt, in a note.
         """
 
         def before(step: Step) -> None:
@@ -283,8 +312,16 @@ class ClaimedDrive:
         with self._whole() as fd:
             try:
                 yield before
-            finally:
-                _write_header(fd, self.claim)
+            except HarnessError as error:
+                if lost := self._mark_again(fd):
+                    error.args = (f"{error}; and {lost}",)
+                raise
+            except BaseException as error:
+                if lost := self._mark_again(fd):
+                    error.add_note(lost)
+                raise
+            if lost := self._mark_again(fd):
+                raise TargetError(f"{self.name}: {lost}")
         self.take()
 
     def give_up(self) -> None:
@@ -310,7 +347,10 @@ class ClaimedDrive:
         if self._header >= 0:
             os.close(self._header)
             self._header = -1
-        kernel_partitions.remove_ours(self.drive.number)
+        try:
+            kernel_partitions.remove_ours(self.drive.number)
+        except OSError as error:
+            raise _unreadable(self.drive.node, error) from error
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[int]:
@@ -318,6 +358,15 @@ class ClaimedDrive:
         with _held(self.drive) as fd:
             self._check(fd, "take the whole drive")
             yield fd
+
+    def _mark_again(self, fd: int) -> str:
+        """Writes the claim's header; why that was not possible, and what to do then, if so."""
+        try:
+            _write_header(fd, self.claim)
+        except (OSError, TargetError) as error:
+            said = error.strerror if isinstance(error, OSError) else str(error)
+            return f"the claim's header could not be written again ({said}): claim it again"
+        return ""
 
     def _check_neighbours(self, steps: Sequence[Step]) -> None:
         """What an NVMe controller is told may reach all of its namespaces (Identify, FNA)."""
@@ -335,9 +384,12 @@ class ClaimedDrive:
                 )
 
     def _check_identity(self, step: str) -> None:
-        """It still is the drive: by its persistent name, and by what the kernel says of it."""
+        """It still is the drive: by its persistent name, and by what the kernel says of it. And its
+        part is nobody's.
+        """
+        machine = Machine()
         try:
-            again = _drive_at(Path(self.claim.by_id), Machine())
+            again = _drive_at(Path(self.claim.by_id), machine)
         except TargetError as error:
             raise TargetError(f"{self.name}, before '{step}': {error}") from error
         now, then = (again.number, again.sequence), (self.drive.number, self.drive.sequence)
@@ -345,6 +397,25 @@ class ClaimedDrive:
             raise TargetError(
                 f"{self.name}: {self.claim.by_id} is another drive than the claimed one: refused "
                 f"before '{step}'"
+            )
+        self._check_unused(machine, step)
+
+    def _check_unused(self, machine: Machine, step: str) -> None:
+        """The header alone is held: the part, on which file systems are mounted, others can take.
+
+        Nothing is read of it, since that would be measured.
+        """
+        part = self.path
+        used = [f"held by {holder}" for holder in machine.holders(part.name)]
+        if machine.is_mounted(part.name):
+            used.append("mounted")
+        swaps = (machine.places.proc / "swaps").read_text().splitlines()[1:]
+        if any(line.split()[0] == str(part) for line in swaps):
+            used.append("swap")
+        if used:
+            raise TargetError(
+                f"{self.name}: somebody uses {part} ({', '.join(used)}): refused before '{step}'; "
+                "end that (umount, swapoff, vgchange -an, mdadm --stop), if nothing on it is needed"
             )
 
     def _check_part(self) -> None:
@@ -496,15 +567,34 @@ def _open(node: Path, flags: int) -> int:
         raise TargetError(f"{node}: {error.strerror}: be root, or choose another drive") from error
 
 
+def _claim_on(fd: int, drive: Drive, project: Project | None) -> tuple[str, bool]:
+    """The token of the claim that a drive carries (empty: it is blank), and whether the lab file
+    has that claim. Raises TargetError for a drive that may carry data, too.
+    """
+    _check_blank_or_ours(fd, drive)
+    found = _token_on(fd)
+    if found is None:
+        return "", False
+    is_known = any(claim.token == found for claim in lab_file.load(_lab_file(project)).values())
+    if not is_known:  # nobody here knows what became of it since
+        _check_blank(fd, drive, "end")
+    return found, is_known
+
+
 def _check_blank_or_ours(fd: int, drive: Drive) -> None:
     if _token_on(fd) is not None:
         return
-    for place, begin in (("begin", 0), ("end", drive.size_bytes - EDGE_BYTES)):
-        if any(_read_direct(fd, begin, EDGE_BYTES)):
-            raise TargetError(
-                f"{drive.node} is not blank at its {place} (1 MiB): if nothing on it is needed, "
-                "clear it yourself (wipefs -a, then blkdiscard -z), then try again"
-            )
+    for place in ("begin", "end"):
+        _check_blank(fd, drive, place)
+
+
+def _check_blank(fd: int, drive: Drive, place: str) -> None:
+    begin = 0 if place == "begin" else drive.size_bytes - EDGE_BYTES
+    if any(_read_direct(fd, begin, EDGE_BYTES)):
+        raise TargetError(
+            f"{drive.node} is not blank at its {place} (1 MiB): if nothing on it is needed, "
+            "clear it yourself (wipefs -a, then blkdiscard -z), then try again"
+        )
 
 
 def _remove_leftovers(drive: Drive, claim: Claim) -> None:
@@ -539,7 +629,10 @@ def _token_on(fd: int) -> str | None:
 
 
 def _token_on_cached(fd: int) -> str | None:
-    return _token_in(os.pread(fd, _PAGE_BYTES, 0))
+    try:
+        return _token_in(os.pread(fd, _PAGE_BYTES, 0))
+    except OSError as error:
+        raise _unreadable(_opened_as(fd), error) from error
 
 
 def _token_in(page: bytes) -> str | None:
@@ -548,7 +641,7 @@ def _token_in(page: bytes) -> str | None:
     try:
         said = json.loads(page[len(MARKER) :].partition(b"\n")[0])
         token = said["token"] if said.get("format") == 1 else None
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, KeyError, AttributeError, RecursionError):
         return None
     return token if isinstance(token, str) else None
 
@@ -557,10 +650,25 @@ def _read_direct(fd: int, begin_bytes: int, length_bytes: int) -> bytes:
     """Exactly these bytes, past the page cache, which wants whole pages. Raises TargetError."""
     before = begin_bytes % _PAGE_BYTES
     with mmap.mmap(-1, length_bytes + _PAGE_BYTES) as buffer:
-        got = os.preadv(fd, [buffer], begin_bytes - before)
+        try:
+            got = os.preadv(fd, [buffer], begin_bytes - before)
+        except OSError as error:
+            raise _unreadable(_opened_as(fd), error) from error
         if got < before + length_bytes:
             raise TargetError(f"{length_bytes} bytes at {begin_bytes} could not be read: refused")
         return buffer[before : before + length_bytes]
+
+
+def _opened_as(fd: int) -> Path:
+    return Path(f"/proc/self/fd/{fd}").readlink()
+
+
+def _unreadable(node: Path, error: OSError) -> TargetError:
+    """A drive that is locked, or that erases itself, refuses to be read, and says no more."""
+    return TargetError(
+        f"{node} cannot be read ({error.strerror}): refused; a password on it (see hdparm -I) or a "
+        "sanitize that runs or has failed (see nvme sanitize-log) may be why"
+    )
 
 
 def _header_command(drive: Drive) -> tuple[str, ...]:

@@ -40,6 +40,9 @@ _POLL_S: Final = 1.0
 _BUSY_PATIENCE_S: Final = 5.0
 _BUSY_LOOK_S: Final = 0.2
 _SHORT_S: Final = 30.0
+_WRITES_ON: Final = ("fio", "blkdiscard")
+"""What would write on after a kill. An erase of the whole drive is the drive's own work: to kill
+the tool that waits for it does not end it."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,23 @@ class Way:
     undo: tuple[str, ...] = ()
 
 
-def ways(drive: Path, target: Target, capable: Capabilities, pace: Pace | None = None) -> list[Way]:
-    """All ways, those that leave least behind first; `drive` is the whole drive of the target."""
+def ways(
+    drive: Path,
+    target: Target,
+    capable: Capabilities,
+    pace: Pace | None = None,
+    *,
+    by_id: Path | None = None,
+) -> list[Way]:
+    """All ways, those that leave least behind first; `drive` is the whole drive of the target.
+
+    `by_id`: its persistent name, for advice that has to hold after a restart, too.
+    """
     pace = pace or Pace()
     return [
         *_formats(drive, capable, pace),
         *_sanitizes(drive, capable, pace),
-        *_security_erases(drive, capable, pace),
+        *_security_erases(drive, capable, pace, by_id or drive),
         _discard(target, capable, pace),
         Way("overwrite", (_overwrite(target, pace),)),
     ]
@@ -148,8 +161,8 @@ def _others(capable: Capabilities) -> str:
     return f"it would erase all {capable.namespaces} namespaces of the drive, not this one alone"
 
 
-def _security_erases(drive: Path, capable: Capabilities, pace: Pace) -> list[Way]:
-    refused = _security_refusal(capable)
+def _security_erases(drive: Path, capable: Capabilities, pace: Pace, by_id: Path) -> list[Way]:
+    refused = _security_refusal(capable, by_id)
     enhanced = refused or ("" if capable.security_enhanced else "the drive does not offer it")
     user = ("hdparm", "--user-master", "u")
     password = Step(
@@ -177,8 +190,12 @@ def _security_erases(drive: Path, capable: Capabilities, pace: Pace) -> list[Way
     ]
 
 
-def _security_refusal(capable: Capabilities) -> str:
-    """Why the ATA security feature set cannot be used now."""
+def _security_refusal(capable: Capabilities, drive: Path) -> str:
+    """Why the ATA security feature set cannot be used now; and with a password, what to do then.
+
+    A drive with one is locked whenever it has lost power. It aborts all commands then but those
+    that unlock or erase it: the password cannot even be taken off.
+    """
     if not capable.security:
         return "the drive does not offer it (hdparm -I: Security)"
     if capable.security_frozen:
@@ -186,17 +203,19 @@ def _security_refusal(capable: Capabilities) -> str:
             "the drive is frozen until it loses power: firmware does that when it starts; unplug "
             "the drive's power and plug it in again, or suspend the machine to memory and wake it"
         )
-    if capable.security_enabled or capable.security_locked:
-        return (
-            "the drive has a password already: take it off (hdparm --user-master u "
-            f"--security-disable PASSWORD); an erase of ours that was killed has left {_PASSWORD!r}"
-        )
+    left = f"an erase of ours that was killed has left {_PASSWORD!r}"
+    take_off = f"hdparm --user-master u --security-disable {_PASSWORD} {drive}"
+    if capable.security_locked:
+        unlock = f"hdparm --user-master u --security-unlock {_PASSWORD} {drive}"
+        return f"the drive is locked by a password ({left}): first {unlock}, then {take_off}"
+    if capable.security_enabled:
+        return f"the drive has a password already ({left}): take it off with {take_off}"
     return ""
 
 
 def _discard(target: Target, capable: Capabilities, pace: Pace) -> Way:
-    # --force: the guard has the drive open for itself alone.
-    command = ("blkdiscard", "--force", str(target.path))
+    # Without --force it refuses what somebody uses: the guard holds the header, not the target.
+    command = ("blkdiscard", str(target.path))
     expected_s = target.size_bytes / pace.discard_bytes_per_s
     refused = "" if capable.discard else "the drive knows no discard (queue/discard_max_bytes is 0)"
     steps = (Step("discard everything", command, 0, expected_s),)
@@ -291,7 +310,8 @@ def fio_step(
 
 
 def run(target: Target, step: Step) -> None:
-    """Asks the guard, then runs a step. What it started ends with it, and after a kill by clean.
+    """Asks the guard, then runs a step. What it started ends with it; after a kill at once, if it
+    would go on to write (fio, blkdiscard), or else by clean.
 
     Raises TargetError if the guard does not permit it or it is about something else than the
     target, MissingTool, DeviceError with the program's last words.
@@ -338,13 +358,14 @@ def carry_out(way: Way, before: Callable[[Step], None]) -> None:
 
 
 def _call(what: str, command: tuple[str, ...]) -> None:
-    """Raises MissingTool, DeviceError. A drive that is busy is asked again for a moment: the kernel
-    says so of a discard, and does nothing, while somebody, blkid for one, reads what it is about.
+    """Raises MissingTool, DeviceError. A drive that is busy is asked again for a moment: blkdiscard
+    says so, and does nothing, while somebody holds what it is about, or, as blkid does, reads it.
     """
     argv = [find_program(command[0]), *command[1:]]
+    writes_on = command[0] in _WRITES_ON
     deadline = time.monotonic() + _BUSY_PATIENCE_S
     while True:
-        done = leases.call(argv)
+        done = leases.call(argv, dies_with_us=writes_on)
         if not done.returncode:
             return
         said = last_words(done)

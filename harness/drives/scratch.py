@@ -2,7 +2,8 @@
 
 Fail closed. A target is used only if this program has made it (a new file), or if it carries this
 program's marker, or if it is a loop device with nothing at all on it. Everything else, whatever the
-permissions allow, is somebody's data. Drives are not accepted here.
+permissions allow, is somebody's data; so is a loop device on which something else has been made
+beside the marker. Drives are not accepted here.
 
 A target is opened once, and locked and held open for as long as it is used: no other run has it
 then, and the number of a loop device that is open cannot become another image's.
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.drives import device_locks, fingerprint
+from harness.drives import device_locks, discovery, fingerprint
 from harness.errors import DiskFull, TargetError
 from harness.system import fio_names, loop_devices
 from harness.units import format_bytes
@@ -259,6 +260,12 @@ def _check_content(path: Path, fd: int, needed_bytes: int) -> None:
         raise TargetError(
             f"{path} is not blank and does not carry this program's marker: if nothing on it is "
             f"needed, clear it yourself (wipefs -a, then blkdiscard -z) and run again"
+        )
+    # What a run of ours leaves begins behind its header, where nobody looks for a signature.
+    if found := discovery.signatures(path):
+        raise TargetError(
+            f"{path} is not this program's alone ({'; '.join(found)}): if nothing on it is needed, "
+            "clear it yourself (wipefs -a) and run again"
         )
 
 

@@ -430,7 +430,8 @@ class HardwareBench:
     there is no O_DIRECT. `queue`: settings of the
     drives' queues in the kernel, put back afterwards. Drives are taken when the first point runs
     and held to the last, if they still are those of the same claims; a file is made and deleted
-    then. Raises TargetError, UnknownName, DeviceError for what may not be used; writes nothing yet.
+    then. Raises TargetError, UnknownName, DeviceError for what may not be used, a drive that is to
+    be two at once among it; writes nothing yet.
     """
 
     tier = "hardware"
@@ -468,6 +469,7 @@ class HardwareBench:
             raise TargetError("tier hardware: give claimed drives or a file, and not both")
         if target is not None:
             scratch.check(target, 0, cached=cached)
+        _check_once(self._names, self._journals)
         names = (*self._names.values(), *self._journals.values())
         self._claims: dict[str, Claim] = {}
         found: dict[str, Drive] = {}
@@ -638,6 +640,20 @@ class HardwareBench:
                 device.close()
         self._file, self._held = None, {}
         self._stack.close()
+
+
+def _check_once(drives: Mapping[str, str], journals: Mapping[str, str]) -> None:
+    """Each is held for itself: the second of two that are one drive would wait for the first."""
+    asked: dict[str, str] = {}
+    for option, named in (("--drive", drives), ("--journal", journals)):
+        for device, claimed in named.items():
+            said = f"{option} {device}={claimed}"
+            if claimed in asked:
+                raise TargetError(
+                    f"{asked[claimed]} and {said} are one drive, which cannot be two at once: "
+                    "claim another, or leave one of them out"
+                )
+            asked[claimed] = said
 
 
 def is_journal_apart(overrides: Mapping[str, str]) -> bool:

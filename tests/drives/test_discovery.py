@@ -93,10 +93,9 @@ def sata(letter: str, port: int, serial: str, *, rate: int, trim: str = "") -> t
     return place, files
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+def with_drives(root: Path) -> Tree:
     """A system's SSD, a free SSD, a disk, and an NVMe controller with two namespaces."""
-    made = Tree(tmp_path)
+    made = Tree(root)
     for letter, port, number, rate, trim in (
         ("a", 1, "8:0", 1, "unqueued"),
         ("b", 2, "8:16", 1, "queued"),
@@ -121,6 +120,11 @@ def tree(tmp_path: Path) -> Tree:
         }
         made.block(f"{PCI}/0000:01:00.0/nvme/nvme0/nvme0n{space}", f"259:{space}", files)
     return made
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return with_drives(tmp_path)
 
 
 def test_drives_are_what_the_kernel_says(tree: Tree) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from harness.drives.preparation import Pace, Way, choose, precondition, ways
 from harness.drives.targets import Step
 from harness.errors import DeviceError, MissingTool, TargetError, UnknownName
 from harness.runs import cleaning
+from harness.system import leases
 from harness.workloads import ageing
 from harness.workloads.ageing import Ageing
 
@@ -121,7 +123,7 @@ def test_the_capabilities_of_a_sata_drive() -> None:
     frozen = capabilities.of_sata(sample("hdparm_frozen.txt"), True)
     assert frozen == replace(ready, security_frozen=True)
     locked = capabilities.of_sata(sample("hdparm_locked.txt"), True)
-    assert locked == replace(ready, security_locked=True)
+    assert locked == replace(ready, security_enabled=True, security_locked=True)
     without = capabilities.of_sata(sample("hdparm_without_security.txt"), False)
     assert not without.security
 
@@ -182,7 +184,7 @@ def test_the_commands() -> None:
             "hdparm --user-master u --security-set-pass flashlab /dev/nvme7n1",
             "hdparm --user-master u --security-erase-enhanced flashlab /dev/nvme7n1",
         ],
-        "discard": ["blkdiscard --force /dev/nvme7n1p1"],
+        "discard": ["blkdiscard /dev/nvme7n1p1"],
     }
     assert "--filename=/dev/nvme7n1p1" in fio[0]
     assert "--rw=write" in fio[0]
@@ -215,10 +217,28 @@ def test_a_frozen_drive_is_not_erased_and_says_why() -> None:
         choose(found.values(), "secure_erase")
 
 
-@pytest.mark.parametrize("state", ["security_locked", "security_enabled"])
-def test_a_drive_with_somebodys_password_is_left_alone(state: str) -> None:
-    capable = replace(ALL, **{state: True})
-    assert "has a password already" in offered(capable)["secure_erase"].refused
+BY_ID = Path("/dev/disk/by-id/ata-DRIVE_SERIAL")
+OF_PASSWORDS = {
+    what: f"hdparm --user-master u --security-{what} flashlab" for what in ("unlock", "disable")
+}
+
+
+def test_a_drive_with_somebodys_password_is_left_alone() -> None:
+    refused = offered(replace(ALL, security_enabled=True))["secure_erase"].refused
+    assert "has a password already" in refused
+    assert refused.endswith(f"take it off with {OF_PASSWORDS['disable']} {DRIVE}")
+    assert OF_PASSWORDS["unlock"] not in refused
+
+
+def test_a_locked_drive_has_to_be_unlocked_first() -> None:
+    """It would abort the command that takes the password off. Its node is another one by then."""
+    capable = capabilities.of_sata(sample("hdparm_locked.txt"), True)
+    found = {way.name: way for way in ways(DRIVE, TARGET, capable, by_id=BY_ID)}
+    unlock, disable = (f"{command} {BY_ID}" for command in OF_PASSWORDS.values())
+    for name in ("secure_erase", "secure_erase_enhanced"):
+        assert not found[name].steps
+        assert "is locked by a password" in found[name].refused
+        assert found[name].refused.endswith(f"first {unlock}, then {disable}")
 
 
 @given(
@@ -303,13 +323,27 @@ def test_discarding(target: Permitted) -> None:
     assert capable == Capabilities(discard=True)
     way = choose(ways(target.path, target, capable))
     assert way.name == "discard"
-    holder = os.open(target.path, os.O_RDWR | os.O_EXCL)  # as the guard does
-    try:
-        preparation.erase(target, way)
-    finally:
-        os.close(holder)
+    preparation.erase(target, way)
     assert target.path.read_bytes() == bytes(target.size_bytes)
     assert target.asked == [("discard everything", 0)]
+
+
+@pytest.mark.root
+def test_what_somebody_has_taken_is_not_discarded(
+    target: Permitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard holds the header of a drive, and not what lies behind it."""
+    need("blkdiscard")
+    monkeypatch.setattr(preparation, "_BUSY_PATIENCE_S", 0.0)
+    fill(target)
+    way = choose(ways(target.path, target, Capabilities(discard=True)))
+    holder = os.open(target.path, os.O_RDONLY | os.O_EXCL)  # as whoever mounts it
+    try:
+        with pytest.raises(DeviceError, match="Device or resource busy"):
+            preparation.erase(target, way)
+    finally:
+        os.close(holder)
+    assert target.path.read_bytes() == b"\x5a" * target.size_bytes
 
 
 @pytest.mark.root
@@ -448,6 +482,32 @@ def test_a_password_is_taken_off_if_the_erase_fails(target: Permitted, tmp_path:
     assert not trace.exists(), "nothing had been done that could be undone"
 
 
+@pytest.mark.parametrize(
+    ("command", "dies"),
+    [
+        (("fio", f"--filename={TARGET.path}"), True),
+        (("blkdiscard", str(TARGET.path)), True),
+        (("nvme", "format", str(TARGET.path)), False),
+        (("hdparm", "--security-erase", "flashlab", str(TARGET.path)), False),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+)
+def test_what_would_write_on_is_killed_with_us(
+    command: tuple[str, ...], dies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drive goes on with its own erase: nobody is there any more to hear how that ends."""
+    started: list[tuple[str, bool]] = []
+
+    def call(argv: list[str], *, dies_with_us: bool) -> subprocess.CompletedProcess[bytes]:
+        started.append((argv[0], dies_with_us))
+        return subprocess.CompletedProcess(argv, 0, b"", b"")
+
+    monkeypatch.setattr(leases, "call", call)
+    monkeypatch.setattr(preparation, "find_program", lambda name: f"/usr/sbin/{name}")
+    preparation.run(replace(TARGET, asked=[]), Step("erase", command, 0, 1.0))
+    assert started == [(f"/usr/sbin/{command[0]}", dies)]
+
+
 CHILD = """
 import sys
 from pathlib import Path
@@ -458,40 +518,63 @@ class Target:
     size_bytes = 0
     def permit(self, step, written_bytes):
         print("permitted", flush=True)
-preparation.run(Target(), Step("wait", ("env", "DRIVE=/dev/null", "sleep", "600.25"), 0, 1.0))
+preparation.run(Target(), Step("wait", tuple(sys.argv[1:]), 0, 1.0))
 """
+WAITING = {
+    "a tool": ("env", "DRIVE=/dev/null", "sleep", "600.25"),
+    "fio": (
+        *("fio", "--name=wait-600.25", "--filename=/dev/null", "--ioengine=null", "--rw=write"),
+        *("--size=1m", "--time_based", "--runtime=600", "--rate_iops=10", "--thread=1"),
+    ),
+}
+"""Each is known by its 600.25."""
 
 
-def sleepers() -> list[int]:
+def waiting() -> list[int]:
+    """Of the child's programs, those that run: no launcher, nor what kills them with the child."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if entry.read_bytes() == b"sleep\x00600.25\x00":
-                found.append(int(entry.parent.name))
+            words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
+        program = Path(os.fsdecode(words[0])).name
+        if program in ("sleep", "fio") and any(b"600.25" in word for word in words):
+            found.append(int(entry.parent.name))
     return found
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("program", WAITING)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @cleaning_alone
-def test_what_a_step_has_started_ends_with_it(how: signal.Signals) -> None:
-    """At once after Ctrl-C; by `harness clean` after a kill."""
+def test_what_a_step_has_started_ends_with_it(how: signal.Signals, program: str) -> None:
+    """At once after Ctrl-C; after a kill fio, which would write on, at once, too, and a tool that
+    waits for a drive by `harness clean`.
+    """
+    need(WAITING[program][0])
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", CHILD, *WAITING[program]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"permitted\n"
-    while not sleepers():
+    while not waiting():
         assert child.poll() is None
     child.send_signal(how)
     child.wait()
     child.stdout.close()
+    is_left = program == "a tool" and how is signal.SIGKILL
+    deadline = time.monotonic() + 30.0
+    while not is_left and waiting():
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.05)
+    assert bool(waiting()) == is_left
     cleaned = cleaning.clean()
-    assert not sleepers()
+    assert not waiting()
     ended = [line for line in cleaned.done if re.match(r"ended process \d+", line)]
-    assert bool(ended) == (how is signal.SIGKILL)
+    assert bool(ended) == is_left
 
 
 # --- conditions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -15,9 +16,10 @@ import pytest
 from conftest import loop_device, mounted, need
 from leaks import PREFIX
 
-from harness.drives import device_locks, fingerprint, scratch
+from harness.drives import device_locks, discovery, fingerprint, scratch
 from harness.errors import DiskFull, HarnessError, TargetError
-from harness.system import loop_devices
+from harness.system import filesystems, loop_devices
+from harness.system.ext4_spec import Ext4Spec
 
 SIZE = 8 << 20
 
@@ -316,6 +318,63 @@ def test_a_loop_device_with_a_signature_is_refused(tmp_path: Path, offset: int) 
         before = digest(device)
         with pytest.raises(TargetError, match="not blank"), scratch.use(device, SIZE):
             pass
+        assert digest(device) == before
+
+
+def raid_superblock() -> bytes:
+    """Of md, version 1.2, as far as libblkid looks: include/uapi/linux/raid/md_p.h, sb_csum."""
+    block = bytearray(256)
+    struct.pack_into("<2I", block, 0, 0xA92B4EFC, 1)
+    struct.pack_into("<Q", block, 144, 4096 // 512)
+    total = sum(struct.unpack("<64I", block))
+    struct.pack_into("<I", block, 216, (total + (total >> 32)) & 0xFFFFFFFF)
+    return bytes(block)
+
+
+def left_by_a_run(path: Path, size: int) -> None:
+    """A marker, and behind it a file system of ours, as scratch targets of all kinds have them."""
+    with path.open("r+b") as file:
+        file.write(scratch._header())
+    spec = Ext4Spec(journal_mode="journal").sized(size - scratch.HEADER_BYTES)
+    filesystems.make(path, spec, offset_bytes=scratch.HEADER_BYTES)
+
+
+def write_raid(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(raid_superblock())
+
+
+def test_what_a_run_has_left_is_no_signature_and_what_came_since_is_one(tmp_path: Path) -> None:
+    """In a file, at which the program looks as at a loop device."""
+    need("mke2fs")
+    path, size = tmp_path / "image", 64 << 20
+    path.touch()
+    os.truncate(path, size)
+    left_by_a_run(path, size)
+    with path.open("rb") as file:
+        scratch._check_content(path, file.fileno(), size)
+        assert discovery.signatures(path) == []
+        write_raid(path)
+        assert path.read_bytes().startswith(scratch.MARKER)
+        with pytest.raises(TargetError, match=r"not .*alone \(carries linux_raid_member\)"):
+            scratch._check_content(path, file.fileno(), size)
+
+
+@pytest.mark.root
+def test_a_loop_device_that_became_somebody_s_beside_the_marker_is_refused(tmp_path: Path) -> None:
+    """What md, btrfs and ZFS keep lies behind the block that the marker is in."""
+    size = 64 << 20
+    with loop_device(tmp_path, size) as device:
+        left_by_a_run(device, size)
+        with scratch.use(device, size):
+            pass
+        write_raid(device)
+        before = digest(device)
+        with pytest.raises(TargetError, match="linux_raid_member"), scratch.use(device, size):
+            pass
+        with pytest.raises(TargetError, match="linux_raid_member"):
+            scratch.check(device, size)
         assert digest(device) == before
 
 

@@ -26,7 +26,8 @@ from harness.experiments.grace_hash_join import EXPERIMENT
 from harness.experiments.grace_hash_join.grid import Parameters
 from harness.paths import Project
 from harness.probes import counters
-from harness.runs import roles
+from harness.runs import hardware_plan, roles
+from harness.runs.session import Options
 from harness.system import leases
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers import hardware
@@ -304,6 +305,37 @@ def test_a_name_that_was_claimed_anew_in_the_middle_of_a_run_is_refused(
     lab["mine"] = (CLAIM, DRIVE)
     with HardwareBench(drives={"hdd": "mine"}) as bench, bench.open_device(REQUEST):
         assert bench.identity("hdd") == begun_as
+
+
+@pytest.mark.parametrize(
+    ("drives", "journals", "told"),
+    [
+        ({"hdd": "mine", "ssd": "mine"}, {}, "--drive hdd=mine and --drive ssd=mine"),
+        ({"ssd": "mine"}, {"ssd": "mine"}, "--drive ssd=mine and --journal ssd=mine"),
+        (
+            {"ssd": "a", "nvme": "b"},
+            {"ssd": "c", "nvme": "c"},
+            "--journal ssd=c and --journal nvme=c",
+        ),
+    ],
+    ids=["two drives", "its own journal", "two journals"],
+)
+def test_one_drive_is_not_two_at_once(
+    drives: dict[str, str], journals: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one would be refused as locked by another run, after hours with the first."""
+    monkeypatch.setattr(guard, "find", lambda *_, **__: pytest.fail("it was looked for"))
+    with pytest.raises(TargetError, match=f"^{told} are one drive"):
+        HardwareBench(drives=drives, journals=journals)
+
+
+def test_the_plan_of_one_drive_that_is_to_be_two_is_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "check", lambda *_: DRIVE)
+    options = Options(drives={"hdd": "mine", "ssd": "mine"})
+    with pytest.raises(TargetError, match="are one drive"):
+        hardware_plan.plan(project, "grace_hash_join", options)
 
 
 def test_a_run_s_identity_has_what_the_drive_s_queue_was_set_to(

@@ -22,5 +22,5 @@ def by_id(drive: Drive) -> Path:
 
 def claim(drive: Drive, name: str, project: Project) -> Claim:
     """Types the end of its serial number."""
-    plan = guard.plan_claim(name, by_id(drive))
+    plan = guard.plan_claim(name, by_id(drive), project=project)
     return guard.claim(plan, drive.serial[-guard.TYPED_CHARACTERS :], project)

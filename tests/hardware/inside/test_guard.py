@@ -252,7 +252,9 @@ def _mount(node: Path) -> Iterator[None]:
 
 
 def _mounted_elsewhere(stack: ExitStack, drive: Drive) -> None:
-    """In a mount namespace of its own, as a container does; and no signature can be seen then."""
+    """In a mount namespace of its own, as a container does. What is seen of it from outside is
+    wiped: neither a signature nor a byte at either end tells of it.
+    """
     call("mke2fs", "-q", "-t", "ext4", "-F", str(drive.node))
     folder = Path("/run/elsewhere")
     folder.mkdir(exist_ok=True)
@@ -266,6 +268,8 @@ def _mounted_elsewhere(stack: ExitStack, drive: Drive) -> None:
     stack.callback(process.stdout.close)
     stack.callback(process.kill)
     assert process.stdout.readline() == b"ready\n"
+    for begin in (0, -MIB):
+        _bytes(begin, bytes(MIB))(stack, drive)
 
 
 def _partition_mounted(stack: ExitStack, drive: Drive) -> None:
@@ -348,32 +352,42 @@ def _backup_table_only(stack: ExitStack, drive: Drive) -> None:
     _bytes(0, bytes(MIB))(stack, drive)
 
 
-OCCUPIED: dict[str, Callable[[ExitStack, Drive], None]] = {
-    "mounted": _mounted,
-    "mounted in another namespace": _mounted_elsewhere,
-    "a partition mounted": _partition_mounted,
-    "swap": _swap,
-    "a partition is swap": _partition_swap,
-    "mapped": _mapped,
-    "RAID without metadata": _raid,
-    "RAID member": _raid_member,
-    "held exclusively": _held,
-    "read-only": _read_only,
-    "ext4": _made("mke2fs", "-q", "-t", "ext4", "-F"),
-    "swap that is off": _made("mkswap"),
-    "MBR": _table("dos", partition=True),
-    "empty MBR": _table("dos", partition=False),
-    "GPT": _table("gpt", partition=True),
-    "empty GPT": _table("gpt", partition=False),
-    "GPT at the end": _backup_table_only,
-    "LUKS": _bytes(0, b"LUKS\xba\xbe\x00\x02"),
-    "ZFS": _bytes(128 << 10, (0x00BAB10C).to_bytes(8, "little")),
-    "one byte near the begin": _bytes(777_777, b"x"),
-    "one byte at the end": _bytes(-1, b"x"),
-    "half a marker": _bytes(0, kernel_partitions.MARKER[:-5]),
-    "a marker without a token": _bytes(0, kernel_partitions.MARKER + b"{}\n"),
-    "a marker with a strange token": _bytes(
-        0, kernel_partitions.MARKER + b'{"format": 1, "token": 7}\n'
+@dataclass(frozen=True)
+class Occupied:
+    """What somebody has made of a drive, and why it is refused: by nothing else of it."""
+
+    make: Callable[[ExitStack, Drive], None]
+    words: str
+
+
+HELD = "is held by somebody else"
+BEGIN, END = "is not blank at its begin", "is not blank at its end"
+OCCUPIED = {
+    "mounted": Occupied(_mounted, ": mounted at /run/somewhere"),
+    "mounted in another namespace": Occupied(_mounted_elsewhere, HELD),
+    "a partition mounted": Occupied(_partition_mounted, "1: mounted at /run/somewhere"),
+    "swap": Occupied(_swap, r"\w: swap"),
+    "a partition is swap": Occupied(_partition_swap, "1: swap"),
+    "mapped": Occupied(_mapped, ": held by dm-"),
+    "RAID without metadata": Occupied(_raid, ": held by md"),
+    "RAID member": Occupied(_raid_member, ": carries linux_raid_member"),
+    "held exclusively": Occupied(_held, HELD),
+    "read-only": Occupied(_read_only, "is read-only"),
+    "ext4": Occupied(_made("mke2fs", "-q", "-t", "ext4", "-F"), ": carries ext4"),
+    "swap that is off": Occupied(_made("mkswap"), ": carries swap"),
+    "MBR": Occupied(_table("dos", partition=True), ": carries dos"),
+    "empty MBR": Occupied(_table("dos", partition=False), ": carries dos"),
+    "GPT": Occupied(_table("gpt", partition=True), ": carries gpt"),
+    "empty GPT": Occupied(_table("gpt", partition=False), ": carries gpt"),
+    "GPT at the end": Occupied(_backup_table_only, ": carries gpt"),
+    "LUKS": Occupied(_bytes(0, b"LUKS\xba\xbe\x00\x02"), ": carries crypto_LUKS"),
+    "ZFS": Occupied(_bytes(128 << 10, (0x00BAB10C).to_bytes(8, "little")), BEGIN),
+    "one byte near the begin": Occupied(_bytes(777_777, b"x"), BEGIN),
+    "one byte at the end": Occupied(_bytes(-1, b"x"), END),
+    "half a marker": Occupied(_bytes(0, kernel_partitions.MARKER[:-5]), BEGIN),
+    "a marker without a token": Occupied(_bytes(0, kernel_partitions.MARKER + b"{}\n"), BEGIN),
+    "a marker with a strange token": Occupied(
+        _bytes(0, kernel_partitions.MARKER + b'{"format": 1, "token": 7}\n'), BEGIN
     ),
 }
 
@@ -381,16 +395,17 @@ OCCUPIED: dict[str, Callable[[ExitStack, Drive], None]] = {
 @pytest.mark.parametrize("state", OCCUPIED)
 @pytest.mark.parametrize("serial", [SSD, NVME], ids=["sata", "nvme"])
 def test_a_drive_in_use_is_refused(state: str, serial: str) -> None:
-    drive = drive_of(serial)
+    drive, case = drive_of(serial), OCCUPIED[state]
     with ExitStack() as stack:
-        OCCUPIED[state](stack, drive)
-        with unchanged(drive), pytest.raises(TargetError):
+        case.make(stack, drive)
+        with unchanged(drive), pytest.raises(TargetError, match=case.words):
             guard.plan_claim("ssd", by_id(drive))
 
 
 def test_the_root_disk_is_never_claimable() -> None:
     root = drive_of(ROOT)
     before = written(root)
+    assert root.by_id
     for link in root.by_id:
         with pytest.raises(TargetError, match="runs from"):
             guard.plan_claim("ssd", link)
@@ -441,9 +456,28 @@ def test_a_token_is_for_one_drive_and_one_name(project: Project) -> None:
 def test_a_drive_that_changed_since_its_plan(project: Project) -> None:
     drive = drive_of(SSD)
     plan = guard.plan_claim("ssd", by_id(drive))
-    OCCUPIED["ext4"](ExitStack(), drive)
-    with unchanged(drive), pytest.raises(TargetError):
+    OCCUPIED["ext4"].make(ExitStack(), drive)
+    with unchanged(drive), pytest.raises(TargetError, match=OCCUPIED["ext4"].words):
         guard.claim(plan, plan.token, project)
+
+
+def test_a_claim_of_another_checkout_is_told_and_what_it_has_written_is_kept(
+    project: Project, tmp_path: Path
+) -> None:
+    other = Project(tmp_path / "other")
+    (other.root / "hardware").mkdir(parents=True)
+    claim(SSD, "mine", other)
+    drive = drive_of(SSD)
+    plan = guard.plan_claim("mine", by_id(drive), project=project)
+    assert "claim of another checkout" in plan.warning
+    _bytes(-1, b"x")(ExitStack(), drive)
+    with unchanged(drive), pytest.raises(TargetError, match=END):
+        guard.claim(plan, plan.token, project)
+    _bytes(-1, b"\0")(ExitStack(), drive)
+    guard.claim(plan, plan.token, project)
+    with guard.claimed("mine", project=project) as held:
+        held.permit("ours", 0)
+    assert_refused(other, drive, match="token")
 
 
 def test_nobody_types_in_a_batch(project: Project) -> None:
@@ -564,8 +598,50 @@ def test_a_claimed_drive_that_somebody_else_has_taken(state: str, project: Proje
     claim(SSD, "mine", project)
     drive = drive_of(SSD)
     with ExitStack() as stack:
-        OCCUPIED[state](stack, drive)
-        assert_refused(project, drive)
+        OCCUPIED[state].make(stack, drive)
+        assert_refused(project, drive, match=OCCUPIED[state].words)
+
+
+def _part_mounted(stack: ExitStack, part: Path) -> None:
+    call("mke2fs", "-q", "-t", "ext4", "-F", str(part))
+    stack.enter_context(_mount(part))
+
+
+def _part_swap(stack: ExitStack, part: Path) -> None:
+    call("mkswap", str(part))
+    call("swapon", str(part))
+    stack.callback(call, "swapoff", str(part))
+
+
+def _part_mapped(stack: ExitStack, part: Path) -> None:
+    call("dmsetup", "create", "mapped", "--table", f"0 65536 linear {part} 2048")
+    stack.callback(call, "dmsetup", "remove", "mapped")
+
+
+TAKEN: dict[str, Callable[[ExitStack, Path], None]] = {
+    "mounted": _part_mounted,
+    "swap": _part_swap,
+    "held by dm-": _part_mapped,
+}
+
+
+@pytest.mark.parametrize("serial", [SSD, NVME], ids=["sata", "nvme"])
+@pytest.mark.parametrize("use", TAKEN)
+def test_the_part_of_a_held_drive_that_somebody_else_has_taken(
+    use: str, serial: str, project: Project
+) -> None:
+    """Only the header is held: our file systems have to be mounted on the rest."""
+    claim(serial, "mine", project)
+    with guard.claimed("mine", project=project) as held:
+        held.permit("before", 0)
+        with ExitStack() as stack:
+            TAKEN[use](stack, held.path)
+            with unchanged(held.drive):
+                with pytest.raises(TargetError, match=rf"somebody uses {held.path} \({use}"):
+                    held.permit("after", 0)
+                with pytest.raises(TargetError, match="Device or resource busy"):
+                    filesystems.discard(held.path, 0, held.size_bytes)
+        held.permit("when it is free again", 0)
 
 
 def _edited(project: Project, **changes: object) -> None:
