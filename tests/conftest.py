@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import errno
 import fcntl
 import json
@@ -14,7 +15,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from types import CodeType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -69,6 +73,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     With pytest-xdist, tests that share what a module makes once stay together (--dist loadgroup),
     and what takes longest begins first.
     """
+    for item in items:
+        if _starts_a_server(item) and not item.get_closest_marker("servers"):
+            raise pytest.UsageError(f"{item.nodeid} starts a server: mark it with `servers`")
     missing = None if os.geteuid() == 0 and sys.platform == "linux" else "needs root on Linux"
     for item in items:
         if missing and item.get_closest_marker("root"):
@@ -93,11 +100,35 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(report.longreprtext)
 
 
-def _shares_a_module_s(item: pytest.Item) -> bool:
-    """Whether it uses a fixture that is made once in a module."""
+def _fixtures(item: pytest.Item) -> list[Any]:
+    """All that it uses, by way of others, too."""
     info = getattr(item, "_fixtureinfo", None)  # of functions; there is no other way to ask
     known = info.name2fixturedefs.values() if info else ()
-    return any(each.scope == "module" for definitions in known for each in definitions)
+    return [each for definitions in known for each in definitions]
+
+
+def _shares_a_module_s(item: pytest.Item) -> bool:
+    """Whether it uses a fixture that is made once in a module."""
+    return any(each.scope == "module" for each in _fixtures(item))
+
+
+STARTERS = {("mysql", "run"), ("postgres", "run"), ("live", "create"), ("live", "created")}
+"""What starts a database server or a live device, as tests call it."""
+
+
+def _starts_a_server(item: pytest.Item) -> bool:
+    """Whether it does so itself, or a fixture of its does; what a helper starts is not seen."""
+    functions = [getattr(item, "function", None), *(each.func for each in _fixtures(item))]
+    codes = [code for each in functions if (code := getattr(each, "__code__", None))]
+    return any(_has_a_starter(code) for code in codes)
+
+
+@cache
+def _has_a_starter(code: CodeType) -> bool:
+    if not any(set(pair) <= {*code.co_names} for pair in STARTERS):
+        return False
+    steps = pairwise(dis.get_instructions(code))
+    return any((one.argval, other.argval) in STARTERS for one, other in steps)
 
 
 def _takes_long(item: pytest.Item) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,21 @@ _CLAIM: Final = {
 def environment() -> dict[str, str]:
     """Of a process that knows the study."""
     return {**os.environ, "PYTHONPATH": str(_PACKAGE)}
+
+
+@contextmanager
+def gated(folder: Path, points: int) -> Iterator[dict[str, str]]:
+    """For the environment of a process: in it so many points are run, and the next ones wait for as
+    long as the block runs.
+    """
+    pipe = folder / "gate"
+    os.mkfifo(pipe)
+    fd = os.open(pipe, os.O_RDWR)
+    try:
+        os.write(fd, bytes(points))  # each takes one
+        yield {"TOY_GATE": str(pipe)}
+    finally:
+        os.close(fd)
 
 
 def furnish(checkout: Project, *more_claims: dict[str, Any]) -> None:

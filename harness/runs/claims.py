@@ -448,6 +448,8 @@ def format_range(expected: tuple[float, float], unit: str = "ratio") -> str:
         text = low
     elif math.isinf(expected[1]):
         text = f"at least {low}"
+    elif math.isinf(expected[0]):
+        text = f"at most {high}"
     else:
         text = f"{low} .. {high}"
     return _with_unit(text, unit)

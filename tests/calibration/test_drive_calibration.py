@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from conftest import need
 
+from harness.calibration import measure as calibration
 from harness.calibration.fit import Calibrated, fit, generic_profile
-from harness.calibration.jobs import KINDS, DriveJob, JobPlan, Phase, plan_for
+from harness.calibration.jobs import KINDS, DriveJob, JobPlan, Phase, plan_for, rates_of
 from harness.calibration.measure import Drive, emulated_drive, measure, steps
 from harness.calibration.profile_file import Origin, write_profile
 from harness.calibration.quantities import quantities
@@ -153,6 +155,48 @@ def _small_plan() -> JobPlan:
     return JobPlan("hdd", 4 * MIB, tuple(Phase(each.name, (each,)) for each in jobs))
 
 
+PIECES = tuple(
+    DriveJob(
+        name=name,
+        op="write",
+        pattern="sequential",
+        block_bytes=MIB,
+        requests=requests,
+        figure="rate",
+        queue_depth=8,
+        end_ratio=end,
+    )
+    for name, requests, end in (("first", 3, 0.25), ("second", 2, 0.5), ("third", 4, 1.0))
+)
+DONE_S = (11, 10, 12, 14, 20, 18, 19, 28, 21)
+"""When requests of a fill were done; with a queue not always in their order."""
+RATES = {"first": 2 * MIB / 2, "second": 2 * MIB / 6, "third": 4 * MIB / 10}
+"""The first piece counts from 10 s on, when its first request was done."""
+
+
+def test_the_rates_of_pieces_are_those_between_the_ends_of_requests() -> None:
+    """The fit's two sides ask the same function: what is wrong with it cancels out."""
+    assert rates_of(PIECES, np.array(DONE_S, float)) == pytest.approx(RATES)
+    with pytest.raises(AssertionError, match="a request is missing"):
+        rates_of(PIECES, np.array(DONE_S[1:], float))
+
+
+def test_fio_s_log_of_a_slow_drive_is_read_in_its_own_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: Path, options: dict[str, str | int]) -> fio.FioRun:
+        """A line: ms, KiB/s, direction, block size, offset, priority."""
+        assert (options["rw"], options["io_size"]) == ("write", 9 * MIB)
+        lines = [f"{4000 * done_s}, 77, 1, 1048576, 0, 0\n" for done_s in DONE_S]
+        Path(f"{options['write_bw_log']}_bw.1.log").write_text("".join(lines))
+        return fio.FioRun({}, 1.0, 0)
+
+    monkeypatch.setattr(fio, "run", run)
+    drive = Drive(_Watched(tmp_path / "target", 16 * MIB))
+    found = calibration._pieces(Phase("fill", PIECES, joined=True), drive, slowdown=4)
+    assert found == pytest.approx(RATES)
+
+
 @pytest.mark.builds
 def test_every_write_is_asked_for_before(tmp_path: Path) -> None:
     need("fio")
@@ -209,6 +253,7 @@ def test_the_plan_of_the_command_makes_no_file(harness_here: Run, tmp_path: Path
 
 @pytest.mark.clock
 @pytest.mark.root
+@pytest.mark.servers
 @pytest.mark.slow
 def test_an_emulated_disk_gives_back_its_profile(project: Project) -> None:
     need("fio")

@@ -66,8 +66,41 @@ class Fixture : public ::testing::Test, public BlockLayerUser {
     FAIL() << lba << " is not in the device";
   }
 
+  // Each is done before the next one comes.
+  void read_in_turn(std::uint32_t user, const std::vector<std::int64_t>& lbas) {
+    for (const std::int64_t lba : lbas) {
+      read(user, next_io++, lba, clock);
+      clock += 1_ms;
+      complete(lba, clock);
+    }
+  }
+
+  // Whether the disk waits for user 1 when its read there is done, although user 2 wants something.
+  bool waits_after(std::int64_t lba) {
+    read(1, next_io++, lba, clock);
+    read(2, next_io++, 2'000'000, clock);
+    clock += 1_ms;
+    complete(lba, clock);
+    return device->order.back() == lba;
+  }
+
+  // For how long a user has the disk that goes on reading from there.
+  Nanos slice_of(std::uint32_t user, std::int64_t lba) {
+    const Nanos begin = clock;
+    while (clock < begin + 1000_ms) {
+      clock += 1_ms;
+      complete(lba, clock);
+      if (device->order.back() != lba) break;
+      lba += 8;
+      read(user, next_io++, lba, clock);
+    }
+    return clock - begin;
+  }
+
   std::optional<Held> device;
   std::optional<BlockLayer> layer;
+  std::uint32_t next_io = 100;
+  Nanos clock;
   std::vector<std::uint32_t> finished;
   std::optional<Nanos> timer;
 };
@@ -168,6 +201,65 @@ TEST_F(Fixture, CfqDoesNotIdleForASeekyUser) {
   now += 1_ms;
   complete(5000, now);
   EXPECT_EQ(device->order.back(), 900'000);
+}
+
+TEST_F(Fixture, CfqTakesAUserForSeekyFromItsFifthJumpOn) {
+  make("cfq");
+  read_in_turn(1, {0, 100'000, 200'000, 300'000});
+  EXPECT_TRUE(waits_after(400'000));
+  make("cfq");
+  read_in_turn(1, {0, 100'000, 200'000, 300'000, 400'000});
+  EXPECT_FALSE(waits_after(500'000));
+}
+
+TEST_F(Fixture, CfqForgetsAJumpAfter32Requests) {
+  for (const std::int64_t nearby : {27, 28}) {  // after the fifth jump
+    make("cfq");
+    read_in_turn(1, {0, 100'000, 200'000, 300'000, 400'000, 500'000});
+    for (std::int64_t i = 1; i < nearby; ++i) read_in_turn(1, {500'000 + 8 * i});
+    EXPECT_EQ(waits_after(500'000 + 8 * nearby), nearby == 28) << nearby;
+  }
+}
+
+// From where the last one ended, in both directions.
+TEST_F(Fixture, CfqTakesMoreThan800SectorsForAJump) {
+  for (const std::int64_t sectors : {-801, -800, 800, 801}) {
+    make("cfq");
+    read_in_turn(1, {0, 100'000, 200'000, 300'000, 400'000});
+    EXPECT_EQ(waits_after(400'008 + sectors), sectors == -800 || sectors == 800) << sectors;
+  }
+}
+
+// 300 ms between all that there are when one begins, and 100 ms at most.
+TEST_F(Fixture, CfqShortensSlicesWithTheNumberOfUsers) {
+  make("cfq");
+  for (std::uint32_t i = 1; i <= 4; ++i) read(i, i, std::int64_t{400'000} * i, clock);
+  EXPECT_EQ(slice_of(1, 400'000), 100_ms);  // it began alone
+  EXPECT_EQ(device->order.back(), 800'000);
+  EXPECT_EQ(slice_of(2, 800'000), 75_ms);
+  EXPECT_EQ(device->order.back(), 1'200'000);
+}
+
+TEST_F(Fixture, CfqGoesUpwardsThroughAUsersRequestsAndThenFromTheLowest) {
+  make("cfq", 1);
+  std::uint32_t io = 0;
+  for (const std::int64_t lba : {400, 500, 100, 900, 408}) read(1, io++, lba, 0_us);
+  for (const std::int64_t lba : {400, 408, 500, 900}) complete(lba, 1_ms);
+  EXPECT_EQ(device->order, (std::vector<std::int64_t>{400, 408, 500, 900, 100}));
+}
+
+TEST_F(Fixture, CfqServesOneUserAfterTheOtherWhoeverCameFirst) {
+  make("cfq", 1, false);
+  read(1, 0, 1000, 0_us);
+  read(3, 1, 2000, 0_us);
+  read(2, 2, 3000, 0_us);
+  complete(1000, 1_ms);
+  EXPECT_EQ(device->order.back(), 3000);
+  read(1, 3, 1008, 1_ms);
+  complete(3000, 2_ms);
+  EXPECT_EQ(device->order.back(), 2000);
+  complete(2000, 3_ms);
+  EXPECT_EQ(device->order.back(), 1008);
 }
 
 TEST_F(Fixture, CfqDoesNotIdleWithoutRotation) {

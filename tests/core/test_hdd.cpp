@@ -194,6 +194,23 @@ TEST(Hdd, AWriteLargerThanTheCacheGoesToThePlatters) {
   EXPECT_EQ(world.hdd.power_cut(world.now), Extents{});
 }
 
+// What is near is always the shorter way; after half a second what is far goes all the same.
+TEST(Hdd, SptfStarvesNobody) {
+  HddParameters p = parameters();
+  p.cache = Bytes{512};
+  p.read_segments = 1;
+  p.scheduler.policy = "sptf";
+  World world(p);
+  world.submit(read(1000));
+  const Tag distant = world.submit(read(kSectors - 100));
+  Tag last = distant;
+  for (std::int64_t i = 1; i < 4000; ++i) last = world.submit(read(1000 + 64 * i));
+  world.run();
+  EXPECT_GT(world.answers.at(distant), 500_ms);
+  EXPECT_LT(world.answers.at(distant), 600_ms);
+  EXPECT_GT(world.answers.at(last), 1'000_ms) << "it was not the last that was left";
+}
+
 // The next track's first sector just arrives when the head has been switched: no time to settle.
 // After a pause it takes that time.
 TEST(Hdd, DestagingThatGoesOnAtOnceDoesNotSettle) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,25 @@ def test_bytes_are_counted() -> None:
     assert moved["join"]["read"]["bytes"] == written["bytes"] >= 2048 * RECORD_BYTES
     assert sum(written["by_size_log2"]) == sum(written["by_seek_log2"]) == written["ios"]
     assert sum(n << i for i, n in enumerate(written["by_size_log2"])) <= written["bytes"]
+
+
+def test_seeks_are_counted_from_the_end_of_the_user_s_transfer_before() -> None:
+    """Forwards and backwards alike, whatever phase that was in, and whoever else used the drive."""
+    one = contents([1] * 40 + list(range(2, 400)))
+    other = contents([1] * 50 + list(range(400)))
+    wanted = spec(read_buffer_bytes=2048, write_buffer_bytes=512, queue_depth=1, trace=True)
+    for user in join(make_storage("ssd"), one, other, wanted, users=2):
+        trace, end = user["trace"], 0
+        found = {key: [0] * 48 for key in product(range(3), range(2))}
+        columns = (trace[name].tolist() for name in ("phase", "op", "lba", "bytes"))
+        for phase, op, lba, size in zip(*columns, strict=True):
+            found[phase, op][abs(lba - end).bit_length()] += 1
+            end = lba + size // 512
+        for phase, name in enumerate(("partition", "join", "repartition")):
+            for op, kind in enumerate(("read", "write")):
+                assert user["io"][name][kind]["by_seek_log2"] == found[phase, op]
+        written = found[0, 1]
+        assert 0 < written[0] < sum(written), "some are sequential, and not all"
 
 
 def test_partitions_are_written_one_after_another() -> None:

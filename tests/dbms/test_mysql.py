@@ -458,6 +458,7 @@ def test_one_that_stands_still_writes_nothing_and_goes_on(copied: Path) -> None:
             pass
 
 
+@pytest.mark.servers
 def test_doublewrite_and_redo_are_found_where_they_are(copied: Path) -> None:
     """What lies in the doublewrite buffer are copies of pages: their own numbers are others."""
     with mysql.run(copied, SMALL) as server:
@@ -477,6 +478,7 @@ def test_doublewrite_and_redo_are_found_where_they_are(copied: Path) -> None:
     assert sum(file.stat().st_size for file in files) == SMALL.redo_bytes
 
 
+@pytest.mark.servers
 def test_every_page_is_checked_and_a_torn_one_is_found(copied: Path) -> None:
     with mysql.run(copied, SMALL) as server:
         ask(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import random
 import re
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -306,10 +308,18 @@ REQUESTS = st.lists(
     unique_by=lambda r: r[0],  # one issue a moment: the order of issue is then plain
 )
 Request = tuple[int, int, int, int, str]
+ENDS = st.lists(
+    st.tuples(
+        st.integers(0, 500), st.integers(1, 64), st.sampled_from(["read", "write", "discard"])
+    ),
+    max_size=5,
+)
+"""Of requests whose issue nobody saw, after the first issue of others: when, sectors, op."""
+End = tuple[int, int, str]
 
 
-def trace_of(requests: list[Request], path: Path) -> Path:
-    rows = [
+def trace_of(requests: list[Request], path: Path, ends: list[End] | None = None) -> Path:
+    rows: list[dict[str, Any]] = [
         {
             "issued_ns": t,
             "latency_ns": d,
@@ -322,8 +332,17 @@ def trace_of(requests: list[Request], path: Path) -> Path:
         }
         for t, d, a, n, o in requests
     ]
+    rows += [
+        {"completed_ns": t, "lba": 0, "sectors": n, "op": o} for t, n, o in ended(requests, ends)
+    ]
     pq.write_table(pa.Table.from_pylist(rows, schema=block_io.PROBE.schema), path)
     return path
+
+
+def ended(requests: list[Request], ends: list[End] | None) -> list[End]:
+    """The requests of unknown latency, by the clock of the others."""
+    begin = min(r[0] for r in requests)
+    return [(begin + t, n, o) for t, n, o in ends or []]
 
 
 @given(requests=REQUESTS)
@@ -342,23 +361,73 @@ def test_depth_and_utilisation(requests: list[Request], tmp_path: Path) -> None:
     assert list(bins.mean_depth) == pytest.approx([np.mean(part) for part in parts])
 
 
-@given(requests=REQUESTS)
-def test_latencies_and_throughput(requests: list[Request], tmp_path: Path) -> None:
-    trace = trace_of(requests, tmp_path / "t.parquet")
-    for row in analysis.latencies(trace).to_dict("records"):
-        mine = sorted(r[1] for r in requests if r[4] == row["op"])
-        assert row["requests"] == len(mine)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 600), st.integers(0, 600)).map(lambda span: (min(span), max(span))),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(requests=REQUESTS, ends=ENDS, spans=SPANS)
+def test_spans_of_time(
+    requests: list[Request], ends: list[End], spans: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    trace = trace_of(requests, tmp_path / "t.parquet", ends)
+    all_ends = [(t + d, n, op) for t, d, _, n, op in requests] + ended(requests, ends)
+    spans = [*spans, (min(all_ends)[0], max(all_ends)[0])]  # the first end is in it, the last not
+    rows = analysis.within(trace, spans).to_dict("records")
+    assert [(row["begin_ns"], row["end_ns"]) for row in rows] == spans
+    for row, (begin, end) in zip(rows, spans, strict=True):
+        busy = [any(t <= now < t + d for t, d, *_ in requests) for now in range(begin, end)]
+        assert row["utilisation_ratio"] == pytest.approx(np.mean(busy) if busy else 0)
+        for op in ("read", "write"):
+            mine = [n for t, n, o in all_ends if o == op and begin <= t < end]
+            assert (row[f"{op}_ios"], row[f"{op}_bytes"]) == (len(mine), 512 * sum(mine))
+
+
+@given(requests=REQUESTS, ends=ENDS)
+def test_latencies(requests: list[Request], ends: list[End], tmp_path: Path) -> None:
+    trace = trace_of(requests, tmp_path / "t.parquet", ends)
+    unknown = ended(requests, ends)
+    rows = {row["op"]: row for row in analysis.latencies(trace).to_dict("records")}
+    assert set(rows) == {r[4] for r in requests} | {op for *_, op in unknown}
+    for op, row in rows.items():
+        mine = sorted(r[1] for r in requests if r[4] == op)
+        others = [n for _, n, o in unknown if o == op]
+        assert (row["requests"], row["unknown"]) == (len(mine) + len(others), len(others))
+        assert row["bytes"] == 512 * (sum(r[3] for r in requests if r[4] == op) + sum(others))
+        if not mine:
+            assert np.isnan([row["mean_us"], row["p50_us"], row["p999_us"], row["max_us"]]).all()
+            continue
         assert row["max_us"] * 1e3 == pytest.approx(mine[-1])
         assert row["mean_us"] * 1e3 == pytest.approx(np.mean(mine))
-        assert row["p50_us"] * 1e3 == pytest.approx(mine[(len(mine) + 1) // 2 - 1])
+        for name, share in analysis.QUANTILES.items():
+            enough = math.ceil(Fraction(str(share)) * len(mine))
+            assert row[f"{name}_us"] * 1e3 == pytest.approx(mine[enough - 1])
+
+
+def test_quantiles_of_many(tmp_path: Path) -> None:
+    """Of less than a hundred the high ones are all the greatest."""
+    requests = [(i, 1 + i * 7 % 2000, 0, 8, "read") for i in range(2000)]
+    [row] = analysis.latencies(trace_of(requests, tmp_path / "t.parquet")).to_dict("records")
+    found = [round(row[f"{name}_us"] * 1e3) for name in ("p50", "p90", "p99", "p999", "max")]
+    assert found == [1000, 1800, 1980, 1998, 2000]
+
+
+@given(requests=REQUESTS, ends=ENDS)
+def test_throughput(requests: list[Request], ends: list[End], tmp_path: Path) -> None:
+    trace = trace_of(requests, tmp_path / "t.parquet", ends)
     begin = min(r[0] for r in requests)
-    for row in analysis.throughput(trace, 100e-9).to_dict("records"):
-        place = round(row["time_s"] / 100e-9)
-        mine_now = [
-            r for r in requests if r[4] == row["op"] and (r[0] + r[1] - begin) // 100 == place
-        ]
-        assert row["ios_per_s"] * 100e-9 == pytest.approx(len(mine_now))
-        assert row["bytes_per_s"] * 100e-9 == pytest.approx(512 * sum(r[3] for r in mine_now))
+    mine: dict[tuple[int, str], list[int]] = {}
+    for t, n, op in [(t + d, n, op) for t, d, _, n, op in requests] + ended(requests, ends):
+        mine.setdefault(((t - begin) // 100, op), []).append(n)
+    rows = analysis.throughput(trace, 100e-9)
+    found = {(round(row.time_s / 100e-9), row.op): row for row in rows.itertuples()}
+    assert set(found) == set(mine)
+    assert rows.ios_per_s.sum() * 100e-9 == pytest.approx(len(requests) + len(ends))
+    for each, sectors in mine.items():
+        assert found[each].ios_per_s * 100e-9 == pytest.approx(len(sectors))
+        assert found[each].bytes_per_s * 100e-9 == pytest.approx(512 * sum(sectors))
 
 
 def in_bins(values: list[int]) -> dict[int, int]:

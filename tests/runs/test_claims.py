@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -96,6 +97,9 @@ def test_what_is_no_number_is_in_no_range() -> None:
     [
         ((7, 13), "ratio", "7 .. 13"),
         ((1.1, math.inf), "ratio", "at least 1.1"),
+        ((-math.inf, 0.9), "ratio", "at most 0.9"),
+        ((-math.inf, -0.1), "share", "at most -10 %"),
+        ((0, 0.9), "ratio", "0 .. 0.9"),
         ((0, 0), "commits", "0 commits"),
         ((356.25, 393.75), "ms", "356.25 .. 393.75 ms"),
         ((0.1, 0.3), "share", "10 .. 30 %"),
@@ -104,6 +108,24 @@ def test_what_is_no_number_is_in_no_range() -> None:
 )
 def test_what_is_expected_in_words(expected: tuple[float, float], unit: str, words: str) -> None:
     assert claims.format_range(expected, unit) == words
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "unit", "words"),
+    [
+        (0.0376, 0.06814, "share", "3.76 .. 6.81 %"),
+        (9.557, 12345.0, "ms", "9.56 .. 12,300 ms"),
+        (-0.5, 1.0, "ratio", "-0.5 .. 1"),
+        (2.0, 2.0, "ratio", ""),
+        (math.nan, math.nan, "ms", ""),
+        (None, None, "ms", ""),
+    ],
+)
+def test_the_lowest_and_the_highest_repetition_in_words(
+    lowest: float | None, highest: float | None, unit: str, words: str
+) -> None:
+    row = SimpleNamespace(lowest=lowest, highest=highest, unit=unit)
+    assert claims.format_spread(row) == words
 
 
 def test_values_have_their_units() -> None:

@@ -35,11 +35,15 @@ grace_hash_join:
 """
 
 
+def can_fail(folder: Path, text: str, results: Results) -> pd.DataFrame:
+    published = folder / "data" / "published"
+    published.mkdir(parents=True)
+    (published / "claims.yaml").write_text(text)
+    return mutations.can_fail(Project(folder), "grace_hash_join", results).set_index("id")
+
+
 @pytest.fixture
 def judged(tmp_path: Path) -> pd.DataFrame:
-    published = tmp_path / "data" / "published"
-    published.mkdir(parents=True)
-    (published / "claims.yaml").write_text(CLAIMS)
     rows = [
         {"point": f"{device}{i}", "device": device, "variant": "paper", "repetition": i}
         | {"nominal_read_buffer_bytes": 1, "elapsed_s": time_s, "read_bytes": 3}
@@ -47,8 +51,7 @@ def judged(tmp_path: Path) -> pd.DataFrame:
         for device, time_s in (("hdd", 13.0), ("ssd", 6.5))
         for i in range(2)
     ]
-    results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
-    return mutations.can_fail(Project(tmp_path), "grace_hash_join", results).set_index("id")
+    return can_fail(tmp_path, CLAIMS, Results("simulated", pd.DataFrame(rows), {}, lambda _: None))
 
 
 def test_what_no_change_can_change_is_found(judged: pd.DataFrame) -> None:
@@ -91,3 +94,72 @@ def test_the_end_of_a_series_is_its_last_quarter(number: int | None, wrong: rang
     results = Results("simulated", table, {"a": {"waf": [1.0] * 9}}, lambda _: None)
     changed = mutations.Mutation("waf", {}, 0.5, number).of(results).series["a"]["waf"]
     assert [i for i, value in enumerate(changed) if value == 0.5] == list(wrong)
+
+
+GAINS = """
+grace_hash_join:
+  title: t
+  reference: r
+  relation: |
+    SELECT * FROM results
+    WHERE variant = $variant AND ($repetition IS NULL OR repetition = $repetition)
+  claims:
+    - {id: as-much-on-both, place: p, statement: s, published: x, why: w, expected: [0, 4],
+       metric: "WITH gains AS (
+       SELECT device, avg(elapsed_s) FILTER (algorithm = 'grace')
+       - avg(elapsed_s) FILTER (algorithm = 'hybrid') AS gain_s FROM r GROUP BY device)
+       SELECT max(gain_s) - min(gain_s) FROM gains"}
+"""
+
+
+def test_what_no_part_of_the_grid_changes_two_parts_may(tmp_path: Path) -> None:
+    """A device or an algorithm that is wrong by half leaves gains within 1.5 s of each other."""
+    times_s = {("hdd", "grace"): 10.0, ("hdd", "hybrid"): 8.0}
+    times_s |= {("ssd", "grace"): 8.0, ("ssd", "hybrid"): 6.5}
+    rows = [
+        {"point": f"{device}-{algorithm}-{i}", "device": device, "algorithm": algorithm}
+        | {"variant": "paper", "repetition": i, "elapsed_s": time_s}
+        for (device, algorithm), time_s in times_s.items()
+        for i in range(2)
+    ]
+    results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+    [found] = can_fail(tmp_path, GAINS, results).itertuples()
+    assert found.verdict == claims.REPRODUCED
+    assert found.changes == "elapsed_s x 0.5 where device = hdd, algorithm = grace"
+
+
+SERIES = """
+grace_hash_join:
+  title: t
+  reference: r
+  relation: |
+    SELECT * FROM samples JOIN results USING (point)
+    WHERE variant = $variant AND ($repetition IS NULL OR repetition = $repetition)
+  claims:
+    - {id: flat-at-the-end, place: p, statement: s, published: "1", why: w, expected: [0.9, 1.1],
+       metric: SELECT avg(waf_ratio) FILTER (number >= 6)
+       / avg(waf_ratio) FILTER (number BETWEEN 2 AND 5) FROM r}
+    - {id: anything, place: p, statement: s, published: more, why: w, expected: [0, 1000],
+       metric: SELECT max(waf_ratio) FROM r}
+"""
+
+
+def test_what_only_the_end_of_a_series_changes_is_found(tmp_path: Path) -> None:
+    """Its last two samples of eight, beside the four in the middle; no other series is read."""
+    rows = [
+        {"point": f"{i}", "device": "ssd", "variant": "paper", "repetition": i, "elapsed_s": 3.0}
+        for i in range(2)
+    ]
+    one = {
+        "waf_time_s": [*range(1, 9)],
+        "waf_ratio": [3.0, *[2.0] * 7],
+        "waf_written_bytes": [7] * 8,
+    }
+    results = Results("simulated", pd.DataFrame(rows), {"0": one, "1": one}, lambda _: None)
+    found = can_fail(tmp_path, SERIES, results)
+    assert set(found.verdict) == {claims.REPRODUCED}
+    assert found.changes.to_dict() == {
+        "flat-at-the-end": "waf_ratio x 0.5 at the end",
+        "anything": "",
+    }
+    assert found.reads.to_dict() == {"flat-at-the-end": ["waf_ratio"], "anything": ["waf_ratio"]}

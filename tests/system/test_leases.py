@@ -16,15 +16,11 @@ from conftest import full_tmpfs
 from harness.system import leases, locks, mounts, processes, workqueues
 
 _DEEP = "[" * 100_000 + "]" * 100_000
-_PROCESS: dict[str, Any] = {"pid": 1, "start_time": 0, "ending": 15}
+_PROCESS: dict[str, Any] = {"pid": 1, "identity": "nobody's", "ending": 15}
 _KINDS = ["process", "cgroup", "queue", "bound", "mount", "partitions", "folder"]
-_QUEUE: dict[str, Any] = {
-    "drive": "nonexistent",
-    "boot": processes.boot(),
-    "sequence": "1",
-    "settings": {},
-    "changing": [],
-}
+_DRIVE: dict[str, Any] = {"drive": "nonexistent", "boot": processes.boot(), "sequence": "1"}
+_QUEUE: dict[str, Any] = {**_DRIVE, "settings": {}, "changing": []}
+_BOUND: dict[str, Any] = {**_DRIVE, "ratio": "100", "strict": "0"}
 
 
 @pytest.fixture
@@ -47,6 +43,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         *(json.dumps(_PROCESS | other) for other in ({"pid": 1 << 70}, {"pid": -1}, {"ending": 0})),
         *(json.dumps(_PROCESS | other) for other in ({"ending": 999}, {"pid": True}, {"more": 1})),
         *(json.dumps(_QUEUE | queue) for queue in ({"drive": 1}, {"settings": 7})),
+        *(json.dumps(_BOUND | bound) for bound in ({"ratio": 100}, {"strict": False})),
         '"\\u0000"',
     ],
 )
@@ -59,6 +56,24 @@ def test_a_wrong_note_is_told_and_left(own: Path, kind: str, text: str) -> None:
     assert failed == [f"{wrong} is no note of ours: see what it names, then remove it"]
     assert wrong.read_text() == text
     wrong.unlink()
+    assert _clean() == ([], [])
+    assert not own.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "asked"),
+    [
+        ("process", _PROCESS, leases._PROCESS),
+        ("queue", _QUEUE, leases._QUEUE),
+        ("bound", _BOUND, leases._BOUND),
+    ],
+)
+def test_without_what_is_wrong_in_them_these_notes_are_right(
+    own: Path, kind: str, facts: dict[str, Any], asked: dict[str, type]
+) -> None:
+    """Nothing else of them is refused above. What they name is no more, so they are forgotten."""
+    assert {name: type(value) for name, value in facts.items()} == asked
+    (own / f"{kind}-0123").write_text(json.dumps(facts))
     assert _clean() == ([], [])
     assert not own.exists()
 

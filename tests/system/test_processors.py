@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,23 @@ def test_the_share_is_of_what_has_passed() -> None:
     assert after.busy_ratio_since(after) == 0
 
 
-def test_a_process_that_computes_is_seen() -> None:
+def busy_ticks(during: Callable[[], None]) -> int:
     before = processors.read()
+    during()
+    return processors.read().busy - before.busy
+
+
+def compute() -> None:
     until = time.process_time() + 0.3
     while time.process_time() < until:
         pass
-    assert processors.read().busy - before.busy >= 25  # of 100 ticks per second
+
+
+@pytest.mark.clock
+def test_a_process_that_computes_is_seen() -> None:
+    """By its ticks, of 100 per second, and hardly more where nobody else computes."""
+    if busy_ticks(lambda: time.sleep(0.3)) > 10:
+        pytest.skip("this machine is too busy with other things")
+    found = [busy_ticks(compute) for _ in range(3)]
+    assert min(found) >= 25
+    assert min(found) <= 40

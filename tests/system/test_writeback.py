@@ -16,7 +16,7 @@ from harness.devices.live.front import loops
 from harness.errors import MissingTool
 from harness.system import block_queue, cgroups, leases, writeback
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.servers, pytest.mark.root]
 LIMIT_BYTES = 8 << 20
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from harness.errors import BadParameter, InvalidRun
 from harness.experiments.base import Cell, Measurement, Point
 from harness.experiments.grace_hash_join.agreement import measured_host
 from harness.paths import Project
-from harness.probes import trace_file
+from harness.probes import bpftrace, trace_file
 from harness.runs import agreement
 from harness.runs.journal import Journal
 from harness.runs.session import Options, open_session
@@ -32,7 +33,7 @@ FEW = Options(
         "repetitions": "1",
         "read_buffers": "[16 MiB]",
         "write_buffer": "16 KiB",
-        "write_buffers": "[64 KiB]",
+        "write_buffers": "[4 KiB]",  # its point is one whose requests are recorded
         "users": "[1]",
         "algorithms": "[grace]",
         "queue_depths": "[1]",
@@ -65,6 +66,10 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
         for e in journal.entries().values()
         if e.block_trace
     }
+    if shutil.which("bpftrace", path=bpftrace._PATH):
+        shown = table[table.point.isin(list(traced))]
+        assert set(shown.device) == {"hdd", "ssd"}, "nothing below would be asked"
+        assert (shown.write_buffer_bytes == 4096).all()
     for point, path in traced.items():
         assert trace_file.check_file(path)
         row = table[table.point == point].iloc[0]

@@ -612,19 +612,23 @@ def test_what_was_counted_stays_when_the_model_hears_of_old_data() -> None:
 
 
 def test_a_run_that_was_late_is_not_valid_at_another_pace() -> None:
+    size = 512 << 10  # for about a second
     with (
         live.created(small(speed="real", slowdown=1000)) as device,
-        device.path.open("rb", buffering=0) as file,
+        os.fdopen(os.open(device.path, os.O_RDONLY | os.O_DIRECT), "rb", buffering=0) as file,
         ThreadPoolExecutor(1) as pool,
     ):
         process = int(device.place.about()["pid"])
         device.reset()
-        reading = pool.submit(os.preadv, file.fileno(), [mmap.mmap(-1, 4096)], 0)
-        time.sleep(0.01)
+        reading = pool.submit(os.preadv, file.fileno(), [mmap.mmap(-1, size)], 0)
+        eventually(lambda: device.stats()["device"]["read_bytes"] >= size)
+        takes_s = device.stats()["model_latency"]["max_ns"] * 1000 / 1e9
         os.kill(process, signal.SIGSTOP)
-        time.sleep(0.5)
+        is_in_flight = not reading.done()
+        time.sleep(2 * takes_s)
         os.kill(process, signal.SIGCONT)
         reading.result()
+        assert is_in_flight
         assert not device.stats()["valid"]
         device.set_speed("real", 1_000_000)
         assert not device.stats()["valid"]

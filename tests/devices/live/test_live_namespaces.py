@@ -217,7 +217,14 @@ os._exit(0)
 @pytest.mark.parametrize("is_killed", [False, True], ids=["by itself", "killed"])
 def test_who_is_on_its_way_out_is_nobody_to_be_told_of(is_killed: bool, tmp_path: Path) -> None:
     """It keeps its locks while its memory is freed, and is of no namespace at the end."""
-    path = tmp_path / "lock"
+    # Where this machine is busy, it may be gone before anybody looks.
+    looks = (looks_at_its_end(tmp_path / f"lock{n}", is_killed=is_killed) for n in range(20))
+    assert any(count > 1 for count in looks)
+
+
+def looks_at_its_end(path: Path, *, is_killed: bool) -> int:
+    """How often somebody on its way out was seen with its lock."""
+    looks = 0
     program = [*PYTHON, MAKER_WITH_MEMORY, str(path)]
     with subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -231,11 +238,10 @@ def test_who_is_on_its_way_out_is_nobody_to_be_told_of(is_killed: bool, tmp_path
             assert maker.stdin is not None
             maker.stdin.close()
             eventually(lambda: processes.is_ending(maker.pid))
-        looks = 0
         while locks.is_held(path):
             locks.check_holders(path)
             looks += 1
-        assert looks > 1
+    return looks
 
 
 @pytest.mark.parametrize(
