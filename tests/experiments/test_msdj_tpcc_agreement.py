@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from test_msdj_tpcc_model import bench
 from test_msdj_tpcc_model import cell as point_cell
@@ -98,3 +99,10 @@ def test_the_model_beside_it_has_todays_kernel_and_server() -> None:
         point_cell("oj_dwb"), 1_000_000, COMMIT_S, bench()
     )
     assert past_the_page_cache.metrics["redo_written_bytes"] % 4096
+
+
+def test_what_others_computed_beside_a_run_is_no_transaction_s() -> None:
+    alone = {"processor_utilisation_ratio": 0.1, "measured_s": 50.0, "transactions": 20_000}
+    beside = {"processor_utilisation_ratio": 0.9, "measured_s": 50.0, "transactions": 19_000}
+    table = pd.DataFrame([beside, alone])
+    assert msdj_tpcc.transaction_ns(table, 2) == 500_000
