@@ -574,7 +574,7 @@ def test_what_a_step_has_started_ends_with_it(how: signal.Signals, program: str)
     cleaned = cleaning.clean()
     assert not waiting()
     ended = [line for line in cleaned.done if re.match(r"ended process \d+", line)]
-    assert bool(ended) == is_left
+    assert ended or not is_left  # one that is on its way out may be met
 
 
 # --- conditions
