@@ -295,9 +295,10 @@ cli.main()
 """
 
 
-def test_a_signal_in_a_query_is_one_line() -> None:
+def assert_interrupted(program: str, *arguments: str) -> None:
+    """A Python program that calls the command line and interrupts itself."""
     ended = subprocess.run(
-        [sys.executable, "-c", _IN_A_QUERY],
+        [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -307,6 +308,10 @@ def test_a_signal_in_a_query_is_one_line() -> None:
     assert ended.stderr.splitlines() == [
         "harness: interrupted: nothing was left half done; run again to continue"
     ]
+
+
+def test_a_signal_in_a_query_is_one_line() -> None:
+    assert_interrupted(_IN_A_QUERY)
 
 
 # Typer makes an exit code of its own of a KeyboardInterrupt in a command.
@@ -324,17 +329,7 @@ cli.main()
 
 @pytest.mark.parametrize("which", ["SIGINT", "SIGTERM"])
 def test_a_signal_in_any_command_is_one_line(which: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", _IN_A_COMMAND, which],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.splitlines() == [
-        "harness: interrupted: nothing was left half done; run again to continue"
-    ]
+    assert_interrupted(_IN_A_COMMAND, which)
 
 
 def test_a_lost_terminal_is_told_twice_and_ends_a_run_once(harness_here: Command) -> None:

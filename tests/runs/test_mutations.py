@@ -11,7 +11,7 @@ from harness.experiments.base import Results
 from harness.paths import Project
 from harness.runs import claims, mutations
 
-CLAIMS = """
+HEAD = """
 grace_hash_join:
   title: t
   reference: r
@@ -19,6 +19,11 @@ grace_hash_join:
     SELECT * FROM results
     WHERE variant = $variant AND ($repetition IS NULL OR repetition = $repetition)
   claims:
+"""
+
+CLAIMS = (
+    HEAD
+    + """\
     - {id: level, place: p, statement: s, published: about 10, why: w, expected: [8, 12],
        metric: SELECT avg(elapsed_s) FROM r}
     - {id: anything, place: p, statement: s, published: more, why: w, expected: [1.01, 1000],
@@ -33,6 +38,7 @@ grace_hash_join:
     - {id: late, place: p, statement: s, published: none, why: w, expected: [0, 1],
        metric: SELECT avg(nominal_read_buffer_bytes) FROM r}
 """
+)
 
 
 def can_fail(folder: Path, text: str, results: Results) -> pd.DataFrame:
@@ -96,20 +102,16 @@ def test_the_end_of_a_series_is_its_last_quarter(number: int | None, wrong: rang
     assert [i for i, value in enumerate(changed) if value == 0.5] == list(wrong)
 
 
-GAINS = """
-grace_hash_join:
-  title: t
-  reference: r
-  relation: |
-    SELECT * FROM results
-    WHERE variant = $variant AND ($repetition IS NULL OR repetition = $repetition)
-  claims:
+GAINS = (
+    HEAD
+    + """\
     - {id: as-much-on-both, place: p, statement: s, published: x, why: w, expected: [0, 4],
        metric: "WITH gains AS (
        SELECT device, avg(elapsed_s) FILTER (algorithm = 'grace')
        - avg(elapsed_s) FILTER (algorithm = 'hybrid') AS gain_s FROM r GROUP BY device)
        SELECT max(gain_s) - min(gain_s) FROM gains"}
 """
+)
 
 
 def test_what_no_part_of_the_grid_changes_two_parts_may(tmp_path: Path) -> None:
