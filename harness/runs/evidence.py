@@ -19,7 +19,7 @@ from typing import Any, Final
 from harness import tiers
 from harness.errors import DataFolderError
 from harness.paths import Project
-from harness.runs import agreement, claims, mutations, parameters, published, summary
+from harness.runs import agreement, claims, mutations, parameters, published, queries, summary
 from harness.runs.claims import Claim, Paper
 from harness.runs.made_part import MadePart, row
 from harness.system.files import digest_of, write_atomically
@@ -214,9 +214,14 @@ def _find_what_could_fail(project: Project, name: str, tier: str) -> None:
 
 
 def _digest(project: Project, name: str, tier: str) -> str:
-    """Of what could change which claims could fail: the claims, the results."""
+    """Of what could change which claims could fail: the claims, the paper's numbers, the results,
+    and the code that makes them wrong and judges.
+    """
     paper = claims.load(project)[name]
-    judged = [(c.id, c.metric, c.expected, c.direction) for c in paper.claims]
+    asks = {"id", "metric", "each", "signed", "expected", "direction"}
+    judged = [claim.model_dump(mode="json", include=asks) for claim in paper.claims]
     files = [project.results / f"{name}.{tier}{end}" for end in (".csv", ".series.json")]
-    there = [(file.name, file) for file in files if file.is_file()]
-    return digest_of(there, repr((paper.relation, judged)))
+    own = [Path(str(module.__file__)) for module in (claims, mutations, queries)]
+    used = (*files, project.published / f"{name}.csv", *own)
+    there = [(file.name, file) for file in used if file.is_file()]
+    return digest_of(there, json.dumps((paper.relation, judged)))

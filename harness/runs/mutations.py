@@ -88,10 +88,10 @@ def can_fail(project: Project, experiment: str, results: Results) -> pd.DataFram
         for mutation in _of_parts([{}, *parts], results, set().union(*reads.values())):
             waiting = [each for n, each in before.items() if mutation.name in reads[n]]
             _try(mutation, [each for each in waiting if not each.change], results, judge)
-        for name, each in before.items():
-            for mutation in _of_pairs(each.moving, results, reads[name]):
-                if not each.change:
-                    _try(mutation, [each], results, judge)
+        # Of all parts, also such as change no value alone: in a double ratio two may cancel.
+        for mutation in _of_pairs(parts, results, set().union(*reads.values())):
+            waiting = [each for n, each in before.items() if mutation.name in reads[n]]
+            _try(mutation, [each for each in waiting if not each.change], results, judge)
     rows = [(name, each.verdict, sorted(reads[name]), each.change) for name, each in before.items()]
     found = pd.DataFrame(rows, columns=["id", "verdict", "reads", "changes"])
     return found.assign(counts=found.verdict.isin(claims.COULD_FAIL))
@@ -100,8 +100,7 @@ def can_fail(project: Project, experiment: str, results: Results) -> pd.DataFram
 class _Judged:
     """A claim as the results say it, before anything is changed.
 
-    `change`: the first mutation that changed its verdict; `moving`: the parts of the grid in which
-    a mutation changed its value.
+    `change`: the first mutation that changed its verdict.
     """
 
     def __init__(self, claim: claims.Claim, judge: claims.Judge) -> None:
@@ -112,13 +111,10 @@ class _Judged:
         self._open = self._claim.verdict(self.value, repeated)
         self._alone = self._claim.verdict(self.value)
         self.change = ""
-        self.moving: list[Mapping[str, Any]] = []
 
     def look(self, mutation: Mutation, judge: claims.Judge) -> None:
         """After a mutation. Repetitions are asked only if the mean says another verdict."""
         value = judge.value(self._claim, claims.BASE, None)
-        if mutation.part and mutation.part not in self.moving and _differs(self.value, value):
-            self.moving.append(mutation.part)
         if self._claim.verdict(value) != self._alone:
             verdict = self._claim.verdict(value, judge.repeated(self._claim))
             self.change = str(mutation) if verdict != self._open else ""

@@ -100,6 +100,25 @@ def test_results_that_changed_are_asked_anew(project: Project) -> None:
     assert "yes: read_bytes x 0.5" in evidence.written(project.validation)
 
 
+@pytest.mark.parametrize("changed", ["the paper's numbers", "what an interval is of", "the judge"])
+def test_what_could_fail_is_found_anew_for_all_that_decides_it(
+    project: Project, changed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = evidence._digest(project, "grace_hash_join", "simulated")
+    assert evidence._digest(project, "grace_hash_join", "simulated") == before
+    if changed == "the paper's numbers":
+        (project.published / "grace_hash_join.csv").write_text("number\n1\n")
+    elif changed == "the judge":
+        other = tmp_path / "claims.py"
+        other.write_text("another")
+        monkeypatch.setattr(claims, "__file__", str(other))
+    else:
+        path = project.published / "claims.yaml"
+        path.write_text(path.read_text().replace("[8, 12], why: w}", "[8, 12], why: w, each: x}"))
+        claims.load_fresh()
+    assert evidence._digest(project, "grace_hash_join", "simulated") != before
+
+
 def test_verdicts_by_older_claims_are_judged_anew(project: Project) -> None:
     path = project.published / "claims.yaml"
     path.write_text(path.read_text().replace("[8, 12], why: w}", "[2, 4], why: w}"))
