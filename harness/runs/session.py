@@ -18,7 +18,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ATTEMPTS: Final = 4
+
+_COMPUTE: Final = ("duckdb", "numpy", "pandas", "pyarrow", "scipy", "tpchgen-cli")
+"""Packages that numbers of a result come from. What was measured does not depend on them, but for
+how it is put into words: it is not measured again for another version."""
 
 _SERVER: Final = "server_version"
 """The column of studies with a database."""
@@ -340,6 +345,7 @@ class Session:
             "scale": self.scale,
             **({"why_tier": self.why_tier} if self.why_tier else {}),
             "package": harness.__version__,
+            "packages": _packages(),
             "code": self._code,
             "parameters": self.parameters.model_dump(mode="json"),
             "devices": devices,
@@ -457,6 +463,8 @@ class Session:
         }
         if slowdown := self._slowdown_of(point.cell.device):
             facts["slowdown"] = slowdown
+        if self.bench.tier == "simulated":
+            facts["packages"] = _packages()
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def _slowdown_of(self, device: str) -> int:
@@ -507,6 +515,12 @@ class Session:
             mininterval=0.5,
             dynamic_ncols=True,
         )
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Versions of those that compute."""
+    return {name: metadata.version(name) for name in _COMPUTE}
 
 
 @contextmanager

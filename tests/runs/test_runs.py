@@ -12,7 +12,7 @@ from conftest import LITTLE, describe
 
 from harness.errors import BadParameter, HarnessError
 from harness.paths import Project
-from harness.runs import code, places
+from harness.runs import code, places, session
 from harness.runs.session import Options, open_session
 from harness.system.files import write_atomically
 
@@ -199,6 +199,15 @@ def test_a_result_counts_only_for_what_it_was_measured_with(checkout: Project) -
     assert base < keys(checkout, settings={"repetitions": "3"})
     smaller = keys(checkout, settings={"input_io": "4 KiB"})
     assert not base & smaller
+
+
+def test_another_version_of_what_computes_is_another_result(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dvc repro` runs a stage again for a new uv.lock: not for it to take what the journal has."""
+    base = keys(checkout)
+    monkeypatch.setattr(session, "_packages", lambda: {"numpy": "0.0.1"})
+    assert not base & keys(checkout)
 
 
 def test_a_result_counts_only_at_the_pace_that_it_was_measured_at(checkout: Project) -> None:

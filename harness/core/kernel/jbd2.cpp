@@ -118,7 +118,7 @@ void Jbd2::write_oldest_home(Process self) {
   home_list_.wait(self, [&] { return oldest.going_home == 0; });  // on others' behalf
   request_commit(superseding);
   wait_for(self, superseding);
-  dropped_ = std::max(dropped_, oldest.tid + 1);
+  drop_until(oldest.tid + 1);
 }
 
 // A buffer under I/O is locked, and keeps its place (jbd2_journal_try_remove_checkpoint()).
@@ -130,20 +130,18 @@ bool Jbd2::is_clean(const Transaction& transaction) const {
 
 // Those that need the ring no more (__jbd2_journal_clean_checkpoint_list()).
 void Jbd2::drop_clean() {
-  for (const Transaction& transaction : kept_) {
-    if (transaction.tid < dropped_) continue;
-    if (!is_clean(transaction)) return;
-    dropped_ = transaction.tid + 1;
+  if (kept_.empty()) return;
+  const Tid end = kept_.back().tid + 1;
+  for (Tid tid = std::max(dropped_, kept_.front().tid); tid < end && is_clean(kept(tid)); ++tid) {
+    drop_until(tid + 1);
   }
 }
 
-// How much of the ring is theirs.
-std::int64_t Jbd2::dropped_blocks() const {
-  std::int64_t blocks = 0;
-  for (const Transaction& transaction : kept_) {
-    if (transaction.tid < dropped_) blocks += transaction.in_ring;
+void Jbd2::drop_until(Tid tid) {
+  for (Tid next = std::max(dropped_, kept_.front().tid); next < tid; ++next) {
+    dropped_blocks_ += kept(next).in_ring;
   }
-  return blocks;
+  dropped_ = std::max(dropped_, tid);
 }
 
 // The superblock says so before anybody writes there. `tail_moves_` until then, and no longer.
@@ -154,6 +152,7 @@ void Jbd2::move_tail(Process self, Tid tail) {
   ++counters_.written_blocks;
   while (!kept_.empty() && kept_.front().tid < tail) {
     kept_blocks_ -= kept_.front().in_ring;
+    dropped_blocks_ -= kept_.front().in_ring;
     kept_.pop_front();
   }
   tail_moves_ = false;
@@ -238,7 +237,7 @@ void Jbd2::commit(Process self) {
   transaction.in_ring = transaction.blocks + descriptors + 1;
   committing_blocks_ = transaction.in_ring;
   drop_clean();
-  const Tid tail = dropped_blocks() < parameters_.blocks / 4 ? 0 : dropped_;
+  const Tid tail = dropped_blocks_ < parameters_.blocks / 4 ? 0 : dropped_;
   committed_list_.wake_all();  // who waited for a new transaction to run
   write_ring(self, transaction.in_ring - 1);
   Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});

@@ -116,7 +116,7 @@ class Jbd2 {
   void write_oldest_home(host::Process self);
   [[nodiscard]] bool is_clean(const Transaction& transaction) const;
   void drop_clean();
-  [[nodiscard]] std::int64_t dropped_blocks() const;
+  void drop_until(Tid tid);
   void move_tail(host::Process self, Tid tail);
   [[nodiscard]] Transaction& kept(Tid tid);
   [[nodiscard]] host::Transfers homeward(host::Process self);
@@ -154,8 +154,9 @@ class Jbd2 {
   std::int64_t head_ = 1;
   Tid committed_ = 0;
   Tid requested_ = 0;
-  Tid dropped_ = 0;          // those before it need the ring no more, as of the last look
-  bool tail_moves_ = false;  // one at a time
+  Tid dropped_ = 0;                  // those before it need the ring no more, as of the last look
+  std::int64_t dropped_blocks_ = 0;  // theirs of the ring, while they are kept
+  bool tail_moves_ = false;          // one at a time
   bool stopped_ = false;
   host::WaitList committed_list_;
   host::WaitList requested_list_;
