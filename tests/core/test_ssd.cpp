@@ -62,6 +62,20 @@ TEST(Ssd, AFullBufferHoldsWritesBack) {
   EXPECT_GT(world.takes(write(32, 4)), 300_us);
 }
 
+// Pages go to two dies in turn, of which one is slow.
+TEST(Ssd, ThePageThatIsProgrammedFirstMakesRoom) {
+  SsdParameters p = parameters();
+  p.write_buffer = 16_KiB * 4;
+  World world(p);
+  world.ssd.slow_die(0, 100'000, world.now);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(world.takes(write(4 * i, 4)), 5_us + 16_us + 3_us);
+  EXPECT_LT(world.takes(write(16, 4)), 2 * kProgrammed);
+  EXPECT_LT(world.takes(write(20, 4)), 2 * kProgrammed);
+  EXPECT_LT(world.takes(write(24, 4)), 2 * kProgrammed);
+  EXPECT_GT(world.takes(write(28, 4)), 40_ms) << "all that are left wait for the slow one";
+  EXPECT_GT(world.takes(flush()), 100_ms);
+}
+
 TEST(Ssd, DataFromLongAgoTakesNoRoomInTheBuffer) {
   World world(parameters());
   for (int i = 0; i < 100; ++i) {
@@ -103,6 +117,28 @@ TEST(Ssd, ANonQueuedTrimIsAloneInTheDrive) {
   const Tag after = world.submit(read(100));
   EXPECT_EQ(world.end_of(trimmed), world.end_of(before) + 5_us + 1500_ns + 100_ns);
   EXPECT_EQ(world.end_of(after), world.end_of(trimmed) + 76_us);
+}
+
+// As SATA's FLUSH CACHE EXT, which is no NCQ command.
+TEST(Ssd, ANonQueuedFlushIsAloneInTheDrive) {
+  for (const bool queued : {false, true}) {
+    SsdParameters p = parameters();
+    p.trim.queued = queued;
+    World world(p);
+    world.ssd.precondition(1.0, 0.0, 0);
+    const Tag before = world.submit(read(0));
+    const Tag flushed = world.submit(flush());
+    const Tag after = world.submit(read(100));
+    const Nanos begun = queued ? 5_us : world.end_of(before);
+    EXPECT_EQ(world.end_of(flushed), begun + 5_us);
+    EXPECT_EQ(world.end_of(after), world.end_of(flushed) + 76_us);
+    world.now = world.end_of(after);
+    world.submit(write(0));
+    const Tag longer = world.submit(flush());
+    const Nanos first =
+        std::min(world.end_of(world.submit(read(200))), world.end_of(world.submit(read(204))));
+    EXPECT_EQ(first > world.end_of(longer), !queued) << "on the die that programs nothing";
+  }
 }
 
 TEST(Ssd, AQueuedTrimTakesTheFirmwareOnly) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "base/check.hpp"
 
@@ -54,7 +55,7 @@ Nand::Nand(const Geometry& geometry, const NandParameters& p)
 
 void Nand::present(Nanos now) {
   present_ = now;
-  while (forgotten_ != released_ && entry(forgotten_).end <= now) {
+  while (forgotten_ != next_ && entry(forgotten_).end <= now) {
     --remembered_[geometry_.block_of(entry(forgotten_).page * geometry_.slots_per_page())];
     ++forgotten_;
   }
@@ -165,9 +166,19 @@ Nanos Nand::host_read(Die die, Bytes bytes, Nanos ready) {
   return end;
 }
 
-Nanos Nand::release_oldest() {
-  FLASHLAB_CHECK(released_ != next_);
-  return end_of(released_++);
+// What begins later than the first end that is known ends later, too.
+Nanos Nand::release_first() {
+  while (true) {
+    const auto next = std::min_element(keys_.begin(), keys_.end());
+    if (!ends_.empty() && ends_.front() <= *next) break;
+    FLASHLAB_CHECK(*next != kUnknown);
+    const auto seat = static_cast<std::size_t>(next - keys_.begin());
+    commit(static_cast<std::uint32_t>(seat / ways_), seat);
+  }
+  std::pop_heap(ends_.begin(), ends_.end(), std::greater<>());
+  const Nanos end = ends_.back();
+  ends_.pop_back();
+  return end;
 }
 
 Nanos Nand::drain(Nanos begin) {
@@ -239,7 +250,7 @@ void Nand::restart(Nanos now) {
   for (; forgotten_ != next_; ++forgotten_) {
     --remembered_[geometry_.block_of(entry(forgotten_).page * geometry_.slots_per_page())];
   }
-  released_ = next_;
+  ends_.clear();
   drained_ = next_;
   drained_end_ = Nanos{};
   moved_.clear();
@@ -358,6 +369,8 @@ void Nand::commit(std::uint32_t channel, std::size_t seat) {
       end = lane.take(wanted, page_transfer_) + page_transfer_ +
             varied(channel, slc ? cells.slc_program : cells.program);
       entry(number).end = end;
+      ends_.push_back(end);
+      std::push_heap(ends_.begin(), ends_.end(), std::greater<>());
       counters_.host_program += end - begin;
       break;
     }
@@ -448,7 +461,7 @@ void Nand::archive(Archive& a) {
   for (Ring<Op>& queue : queues_) queue.archive(a);
   a.all(free_, keys_);
   for (Lane& channel : channels_) channel.archive(a);
-  a.all(entries_, forgotten_, released_, next_, remembered_, moved_, counters_);
+  a.all(entries_, forgotten_, next_, ends_, remembered_, moved_, counters_);
   if (!a.is_restoring()) return;
   index_all();
   drained_ = forgotten_;

@@ -78,9 +78,9 @@ class Nand {
   // Moves one page from the SLC cache to its final place on a die.
   void fold(Die die);
 
-  // The host pages in the buffer, oldest first.
-  // Frees the space of the oldest one; returns when it is programmed.
-  Nanos release_oldest();
+  // Frees the buffer space of one host page: of the first to be programmed of those that have
+  // space, whenever they came; returns when that is.
+  Nanos release_first();
   // When everything in the buffer is programmed.
   Nanos drain(Nanos begin);
   // Whether a page's content is still in RAM: it has not been programmed by `now`.
@@ -193,12 +193,12 @@ class Nand {
   std::vector<Nanos> free_;           // by seat: when it has finished what has begun
   std::vector<Nanos> keys_;           // by seat: when what waits first wants the channel
   std::vector<Lane> channels_;
-  // Host pages by position, which counts from the first one ever and wraps. [released_, next_) take
-  // buffer space; [forgotten_, released_) may still be unprogrammed.
+  // Host pages by position, which counts from the first one ever and wraps: those of [forgotten_,
+  // next_) may still be unprogrammed.
   std::vector<Entry> entries_ = std::vector<Entry>(64);
   std::uint32_t forgotten_ = 0;
-  std::uint32_t released_ = 0;
   std::uint32_t next_ = 0;
+  std::vector<Nanos> ends_;  // of those with times that have buffer space: a heap, first on top
   std::vector<std::uint32_t> remembered_;  // by block: its pages among them
   std::vector<Moved> moved_;               // collected while they were in the buffer
   // What follows is derived, and not saved.

@@ -110,14 +110,15 @@ void Ssd::submit(Tag tag, const Request& request, Nanos now) {
   arrive(now);
   link_.forget_before(now);
   while (!unanswered_.empty() && unanswered_.front().done <= now) unanswered_.pop_front();
-  // A command that is not queued waits for all others; those behind it wait for the firmware
-  // anyway.
-  const bool alone = request.op == Op::trim && !parameters_.trim.queued;
+  // A command that is not queued waits for all others, and they for it.
+  const bool alone =
+      (request.op == Op::trim || request.op == Op::flush) && !parameters_.trim.queued;
   const Nanos begin = alone ? std::max(now, last_done_) : now;
   const Nanos handling = command_time(request.op);
   firmware_free_ = std::max(firmware_free_, begin) + handling;
   counters_.command_time += handling;
   const Nanos end = serve(request, firmware_free_);
+  if (alone) firmware_free_ = end;
   last_done_ = std::max(last_done_, end);
   quiet_since_ = std::max(quiet_since_, last_done_);
   host_.done(tag, end);
@@ -419,11 +420,12 @@ void Ssd::fold(Die die) {
   ++counters_.folded_pages;
 }
 
-// A place in the buffer for one unit, and from when on. Writes get their places in order.
+// A place in the buffer for one unit, and from when on. Writes get their places in order, whichever
+// page makes the room.
 Nanos Ssd::admit_unit(Nanos begin) {
   admitted_ = std::max(admitted_, begin);
   while (buffered_ >= buffer_units_) {
-    admitted_ = std::max(admitted_, nand_.release_oldest());
+    admitted_ = std::max(admitted_, nand_.release_first());
     buffered_ -= ftl_.geometry().slots_per_page();
   }
   ++buffered_;
