@@ -150,6 +150,7 @@ class Innodb(Parameters):
     undo_pages_per_connection: Count
     flush_batch_pages: Count
     lru_scan_depth: Count
+    old_blocks_time: Time
     most_dirty: Ratio
     flush_age: Ratio
     doublewrite_area: Size

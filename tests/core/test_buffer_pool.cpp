@@ -12,21 +12,31 @@
 namespace flashlab::dbms::innodb {
 namespace test_buffer_pool {
 
+using namespace literals;
+
+constexpr Nanos kOldTime = 1'000_ms;
+
 // The same, slow and obvious: one list of pages, newest first, whose last `old` pages are old.
 class NaivePool {
  public:
   explicit NaivePool(std::size_t frames) : frames_(frames) {}
 
-  bool add(PageId page) {
+  bool add(PageId page, bool is_made) {
     if (list.size() == frames_) return false;
-    list.insert(list.end() - static_cast<std::ptrdiff_t>(old), page);
-    ++old;
-    moved_[page] = 0;
+    const auto at = static_cast<std::ptrdiff_t>(is_made ? 0 : list.size() - old);
+    list.insert(list.begin() + at, page);
+    if (!is_made) ++old;
+    moved_[page] = is_made ? evictions_ : 0;
+    first_used_.erase(page);
     balance();
     return true;
   }
-  void use(PageId page) {
-    if (is_young(page) && evictions_ - moved_[page] <= frames_ / 4) return;
+  void use(PageId page, Nanos now) {
+    const auto [first, is_first] = first_used_.try_emplace(page, now);
+    if (evictions_ == 0) return;
+    // 646 of 4,096: a quarter of what is not old.
+    if (is_young(page) && evictions_ - moved_[page] < frames_ * 646 / 4096) return;
+    if (!is_young(page) && now - first->second < kOldTime) return;
     if (!is_young(page)) --old;
     std::erase(list, page);
     list.insert(list.begin(), page);
@@ -54,9 +64,9 @@ class NaivePool {
   std::vector<PageId> dirtied;  // the first one first
 
  private:
-  // Three eighths of what there is, give or take one.
+  // 37 % of what there is, in 1,024ths, give or take one.
   void balance() {
-    const std::size_t wanted = list.size() * 3 / 8;
+    const std::size_t wanted = list.size() * 378 / 1024;
     if (old > wanted + 1) old = wanted + 1;
     if (old + 1 < wanted) old = wanted - 1;
   }
@@ -64,6 +74,7 @@ class NaivePool {
   std::size_t frames_;
   std::size_t evictions_ = 0;
   std::map<PageId, std::size_t> moved_;
+  std::map<PageId, Nanos> first_used_;
 };
 
 void expect_same(BufferPool& pool, const NaivePool& naive) {
@@ -86,9 +97,10 @@ void expect_same(BufferPool& pool, const NaivePool& naive) {
 class Both {
  public:
   explicit Both(std::uint64_t seed)
-      : random_(seed), frames_(64 + below(64)), pool_(frames_, kPages), naive_(frames_) {}
+      : random_(seed), frames_(64 + below(64)), pool_(frames_, kPages, kOldTime), naive_(frames_) {}
 
   void step(Lsn lsn) {
+    now_ += Nanos{below(20'000'000)};
     const PageId page = below(kPages);
     const FrameId frame = pool_.find(page);
     if (frame == kNone) return add(page);
@@ -109,8 +121,8 @@ class Both {
         EXPECT_LE(pool_.at(frame).oldest, lsn);
         break;
       default:
-        pool_.use(frame);
-        naive_.use(page);
+        pool_.use(frame, now_);
+        naive_.use(page, now_);
     }
   }
   void compare() { expect_same(pool_, naive_); }
@@ -123,7 +135,8 @@ class Both {
   }
   void add(PageId page) {
     if (pool_.free_frames() == 0) evict_oldest();
-    EXPECT_EQ(pool_.add(page) != kNone, naive_.add(page));
+    const bool is_made = below(4) == 0;
+    EXPECT_EQ(pool_.add(page, is_made) != kNone, naive_.add(page, is_made));
   }
   void evict_oldest() {
     const FrameId frame = pool_.oldest();
@@ -138,6 +151,7 @@ class Both {
 
   Prng random_;
   std::uint32_t frames_;
+  Nanos now_;
   BufferPool pool_;
   NaivePool naive_;
 };
@@ -154,19 +168,78 @@ TEST(BufferPoolRandom, IsTheListThatItStandsFor) {
   }
 }
 
-TEST(BufferPool, AScanDoesNotDriveOutWhatIsUsed) {
-  BufferPool pool(128, 10'000);
-  for (PageId page = 0; page < 128; ++page) ASSERT_NE(pool.add(page), kNone);
-  for (PageId page = 0; page < 60; ++page) pool.use(pool.find(page));
-  for (PageId page = 200; page < 5'000; ++page) {
+// Reads pages from there on, one after the other.
+void scan(BufferPool& pool, PageId first, PageId end) {
+  for (PageId page = first; page < end; ++page) {
     if (pool.free_frames() == 0) pool.evict(pool.oldest());
     ASSERT_NE(pool.add(page), kNone);
   }
-  for (PageId page = 0; page < 60; ++page) EXPECT_NE(pool.find(page), kNone) << page;
+}
+
+TEST(BufferPool, AScanDoesNotDriveOutWhatIsUsed) {
+  BufferPool pool(128, 10'000, kOldTime);
+  scan(pool, 0, 129);
+  for (std::int64_t second = 0; second < 8; ++second) {  // those that others push out come back
+    for (PageId page = 60; page < 120; ++page) pool.use(pool.find(page), kOldTime * second);
+  }
+  scan(pool, 200, 5'000);
+  for (PageId page = 60; page < 120; ++page) EXPECT_NE(pool.find(page), kNone) << page;
+}
+
+// Nor what is used within a second of its first use, however often: so a scan may use its pages.
+TEST(BufferPool, APageIsYoungWhenItIsUsedASecondAfterItsFirstUse) {
+  BufferPool pool(128, 10'000, kOldTime);
+  scan(pool, 0, 129);
+  const FrameId frame = pool.find(128);
+  ASSERT_TRUE(pool.at(frame).old);
+  for (Nanos now = 500_ms; now < 1'500_ms; now += 100_ms) {
+    pool.use(frame, now);
+    EXPECT_TRUE(pool.at(frame).old);
+  }
+  pool.use(frame, 1'500_ms);
+  EXPECT_FALSE(pool.at(frame).old);
+  EXPECT_EQ(pool.at(frame).newer, kNone);
+}
+
+TEST(BufferPool, NothingMovesBeforeTheFirstEviction) {
+  BufferPool pool(128, 10'000, kOldTime);
+  scan(pool, 0, 128);
+  const FrameId frame = pool.find(127);
+  pool.use(frame, 0_ms);
+  pool.use(frame, 5'000_ms);
+  EXPECT_TRUE(pool.at(frame).old);
+  scan(pool, 200, 201);
+  pool.use(frame, 5'000_ms);
+  EXPECT_FALSE(pool.at(frame).old);
+}
+
+TEST(BufferPool, APageThatIsMadeIsYoungAtOnce) {
+  BufferPool pool(128, 10'000, kOldTime);
+  scan(pool, 0, 100);
+  const FrameId frame = pool.add(200, true);
+  EXPECT_FALSE(pool.at(frame).old);
+  EXPECT_EQ(pool.at(frame).newer, kNone);
+}
+
+// A quarter of the young part of 128 is 20.
+TEST(BufferPool, AYoungPageMovesWhenAsManyAsAQuarterOfThemWereEvicted) {
+  BufferPool pool(128, 10'000, kOldTime);
+  scan(pool, 0, 150);
+  const FrameId frame = pool.find(149);
+  for (const Nanos now : {0_ms, kOldTime}) pool.use(frame, now);
+  ASSERT_EQ(pool.at(frame).newer, kNone);
+  const FrameId newest = pool.find(148);
+  for (const Nanos now : {0_ms, kOldTime}) pool.use(newest, now);
+  scan(pool, 200, 219);
+  pool.use(frame, kOldTime);
+  EXPECT_EQ(pool.at(newest).newer, kNone) << "19";
+  scan(pool, 219, 220);
+  pool.use(frame, kOldTime);
+  EXPECT_EQ(pool.at(frame).newer, kNone) << "20";
 }
 
 TEST(BufferPool, IsFullWhenItIs) {
-  BufferPool pool(64, 100);
+  BufferPool pool(64, 100, kOldTime);
   for (PageId page = 0; page < 64; ++page) EXPECT_NE(pool.add(page), kNone);
   EXPECT_EQ(pool.add(64), kNone);
   EXPECT_EQ(pool.find(64), kNone);
@@ -174,7 +247,7 @@ TEST(BufferPool, IsFullWhenItIs) {
 }
 
 TEST(BufferPool, NobodyEvictsWhatIsDirtyOrBusy) {
-  BufferPool pool(64, 100);
+  BufferPool pool(64, 100, kOldTime);
   const FrameId frame = pool.add(1);
   pool.dirty(frame, 5);
   EXPECT_THROW(pool.evict(frame), Bug);
@@ -191,8 +264,8 @@ TEST(BufferPool, NobodyEvictsWhatIsDirtyOrBusy) {
 }
 
 TEST(BufferPool, TooSmallIsRefused) {
-  EXPECT_THROW(BufferPool(63, 100), OperatingError);
-  EXPECT_EQ(BufferPool(64, 100).size(), 64U);
+  EXPECT_THROW(BufferPool(63, 100, kOldTime), OperatingError);
+  EXPECT_EQ(BufferPool(64, 100, kOldTime).size(), 64U);
 }
 
 }  // namespace test_buffer_pool

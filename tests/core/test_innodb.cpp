@@ -434,6 +434,7 @@ TEST(InnodbCommit, OneThatAllLogIsNoMultipleOfIsRefused) {
 TEST(InnodbPool, UseOfAFilesPagesKeepsThemOnlyWhereTheyAreMadeYoung) {
   const auto reads_of_first = [](bool age) {
     EngineParameters e = engine_of(64);
+    e.old_blocks_time = Nanos{0};  // the run takes milliseconds
     e.file_pages_age = age;
     World world(storage_of(false), e);
     std::int64_t reads = 0;
@@ -452,6 +453,38 @@ TEST(InnodbPool, UseOfAFilesPagesKeepsThemOnlyWhereTheyAreMadeYoung) {
   };
   EXPECT_EQ(reads_of_first(false), 1);
   EXPECT_GT(reads_of_first(true), 5);
+}
+
+TEST(InnodbPool, APageIsYoungASecondAfterItsFirstUse) {
+  for (const Nanos old_time : {100_ms, 1'000_ms}) {
+    EngineParameters e = engine_of(64);
+    e.old_blocks_time = old_time;
+    World world(storage_of(false), e);
+    world.run(1, [&](Process self) {
+      for (PageId page = 0; page < 80; ++page) world.read(self, page);
+      world.machine->sleep_until(self, world.machine->now() + 500_ms);
+      world.read(self, 79);
+      for (PageId page = 100; page < 200; ++page) world.read(self, page);
+      const std::uint64_t misses = world.engine.counters().misses;
+      world.read(self, 79);
+      EXPECT_EQ(world.engine.counters().misses == misses, old_time == 100_ms);
+    });
+  }
+}
+
+TEST(InnodbPool, APageThatIsMadeIsYoung) {
+  EngineParameters e = engine_of(64);
+  e.most_dirty_ratio = 0.0;  // what is dirty would stay, however old
+  World world(storage_of(false), e);
+  world.run(1, [&](Process self) {
+    for (PageId page = 0; page < 80; ++page) world.read(self, page);
+    world.write(self, 90, 100, Access::create);
+    world.machine->sleep_until(self, world.machine->now() + 50_ms);
+    EXPECT_EQ(world.engine.dirty_pages(), 0U);
+    for (PageId page = 100; page < 200; ++page) world.read(self, page);
+    world.read(self, 90);
+  });
+  EXPECT_EQ(world.engine.counters().misses, 180U);
 }
 
 // --- flushing

@@ -64,7 +64,7 @@ def test_a_transaction_costs_the_model_what_it_was_measured_to_cost() -> None:
     assert msdj_tpcc.busy_ns(point, 4) == 10_000_000
 
 
-def test_the_model_is_told_how_often_the_kernel_beside_it_commits(
+def test_the_model_is_told_what_times_kernel_and_server_beside_it_keep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """5 s of the paper's, at a 300th, would be 17 ms; a drive eight times slower sees 125."""
@@ -73,17 +73,19 @@ def test_the_model_is_told_how_often_the_kernel_beside_it_commits(
     assert msdj_tpcc.commits_every_s(replace(cell, size_ratio_to_paper=1.0), 8) == COMMIT_S
     told: list[dict[str, str]] = []
     monkeypatch.setattr(model, "run_point", lambda _, overrides, *__: told.append(overrides))
-    msdj_tpcc.simulated_point(cell, 1_000_000, 0.125, bench())
+    msdj_tpcc.simulated_point(cell, 1_000_000, 0.125, 0.25, bench())
     with bench() as simulated:
         stack = simulated.stack(DeviceRequest(device="pm953", overrides=told[0]))
     assert stack.host.ext4 is not None
     assert stack.host.ext4.commit_interval.value / 300 == 125_000_000  # ns, of the model's time
+    assert stack.host.innodb is not None
+    assert stack.host.innodb.old_blocks_time.value / 300 == 250_000_000
 
 
 def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_for() -> None:
     cell = point_cell("oj_dwb")
     slow, slower, fast = (
-        msdj_tpcc.simulated_point(cell, round(ms * 1e6), COMMIT_S, bench()).metrics
+        msdj_tpcc.simulated_point(cell, round(ms * 1e6), COMMIT_S, 1.0, bench()).metrics
         for ms in (100, 200, 0.1)
     )
     assert slow["tpmc"] == pytest.approx(2 * slower["tpmc"], rel=0.1)
@@ -92,11 +94,11 @@ def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_fo
 
 
 def test_the_model_beside_it_has_todays_kernel_and_server() -> None:
-    found = msdj_tpcc.simulated_point(point_cell("dj"), 1_000_000, COMMIT_S, bench()).metrics
+    found = msdj_tpcc.simulated_point(point_cell("dj"), 1_000_000, COMMIT_S, 1.0, bench()).metrics
     by_sync = found["redo_written_bytes"] - found["redo_bytes"]
     assert by_sync == pytest.approx(4096 * found["redo_syncs"], rel=0.25)
     past_the_page_cache = msdj_tpcc.simulated_point(
-        point_cell("oj_dwb"), 1_000_000, COMMIT_S, bench()
+        point_cell("oj_dwb"), 1_000_000, COMMIT_S, 1.0, bench()
     )
     assert past_the_page_cache.metrics["redo_written_bytes"] % 4096
 

@@ -194,6 +194,8 @@ void describe(V& v, EngineParameters& p) {
   v.required("most_dirty_ratio", p.most_dirty_ratio, "of the pool");
   v.required("flush_age_ratio", p.flush_age_ratio,
              "of the redo log: from there on the cleaner flushes");
+  v.optional("old_blocks_ns", p.old_blocks_time,
+             "from a page's first use on: no use before makes it young (innodb_old_blocks_time)");
   v.optional("file_pages_age", p.file_pages_age,
              "using a page that says what a file's pages hold keeps it not in the pool: MariaDB");
 }

@@ -137,6 +137,7 @@ def simulate(
             journal_stream=_JOURNAL_STREAM if mode.journal_stream else 0,
             commit_ns=int(host.ext4.commit_interval.value * ratio),
             dirty_expire_ns=int(host.innodb.dirty_expire.value * ratio),
+            old_blocks_ns=int(host.innodb.old_blocks_time.value * ratio),
             flusher_interval_ns=int(_FLUSHER_INTERVAL_NS * ratio),
             warm_up_ns=int(v.warm_up_s * 1e9),
             measured_ns=int(v.measured_s * 1e9),

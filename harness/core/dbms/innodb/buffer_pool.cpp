@@ -1,5 +1,7 @@
 #include "dbms/innodb/buffer_pool.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 
 namespace flashlab::dbms::innodb {
@@ -8,13 +10,18 @@ namespace {
 
 constexpr std::uint32_t kLeastFrames = 64;
 
-std::uint32_t old_part(std::uint32_t frames) {
-  return static_cast<std::uint32_t>(std::uint64_t{frames} * 3 / 8);
+// BUF_LRU_OLD_RATIO_DIV, and what innodb_old_blocks_pct's 37 % are of it.
+constexpr std::uint32_t kWhole = 1024;
+constexpr std::uint32_t kOld = 37 * kWhole / 100;
+
+std::uint32_t part(std::uint32_t frames, std::uint32_t of, std::uint32_t whole) {
+  return static_cast<std::uint32_t>(std::uint64_t{frames} * of / whole);
 }
 
 }  // namespace
 
-BufferPool::BufferPool(std::uint32_t frames, PageId most_pages) {
+BufferPool::BufferPool(std::uint32_t frames, PageId most_pages, Nanos old_time)
+    : old_time_(old_time), stays_young_(part(frames, kWhole - kOld, 4 * kWhole)) {
   require(frames >= kLeastFrames, "buffer pool: at least 64 pages");
   frames_.resize(frames);
   where_.assign(most_pages, kNone);
@@ -22,7 +29,7 @@ BufferPool::BufferPool(std::uint32_t frames, PageId most_pages) {
   for (FrameId frame = frames; frame-- > 0;) free_.push_back(frame);
 }
 
-FrameId BufferPool::add(PageId page) {
+FrameId BufferPool::add(PageId page, bool is_made) {
   FLASHLAB_CHECK(where_[page] == kNone);
   if (free_.empty()) return kNone;
   const FrameId frame = free_.back();
@@ -30,20 +37,29 @@ FrameId BufferPool::add(PageId page) {
   frames_[frame] = Frame{};
   frames_[frame].page = page;
   where_[page] = frame;
-  link_old(frame);
+  if (is_made) {
+    link_newest(frame);
+  } else {
+    link_old(frame);
+  }
   ++listed_;
   balance();
   return frame;
 }
 
-void BufferPool::use(FrameId frame) {
+void BufferPool::use(FrameId frame, Nanos now) {
   Frame& f = frames_[frame];
-  const bool recent = !f.old && evictions_ - f.evictions <= size() / 4;
-  if (recent) return;
+  f.first_used = std::min(f.first_used, now);
+  if (!is_too_old(f, now)) return;
   unlink(frame);
   link_newest(frame);
-  f.evictions = evictions_;
   balance();
+}
+
+bool BufferPool::is_too_old(const Frame& f, Nanos now) const {
+  if (evictions_ == 0) return false;
+  if (f.old) return now - f.first_used >= old_time_;
+  return evictions_ - f.evictions >= stays_young_;
 }
 
 void BufferPool::evict(FrameId frame) {
@@ -91,6 +107,7 @@ void BufferPool::unlink(FrameId frame) {
 void BufferPool::link_newest(FrameId frame) {
   Frame& f = frames_[frame];
   f.old = false;
+  f.evictions = evictions_;
   f.newer = kNone;
   f.older = newest_;
   (newest_ == kNone ? oldest_ : frames_[newest_].newer) = frame;
@@ -111,7 +128,7 @@ void BufferPool::link_old(FrameId frame) {
 
 // Moves the border until the old part has its share of what is listed, give or take one page.
 void BufferPool::balance() {
-  const std::uint32_t wanted = old_part(listed_);
+  const std::uint32_t wanted = part(listed_, kOld, kWhole);
   while (old_count_ > wanted + 1) {
     frames_[old_head_].old = false;
     old_head_ = frames_[old_head_].older;

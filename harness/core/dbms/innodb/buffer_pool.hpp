@@ -1,13 +1,18 @@
 // InnoDB's buffer pool: which pages are in memory, who goes next, what is dirty since when.
 //
-//  - LRU list in two parts: a page that is read in enters at the head of the old part (3/8 of the
-//    pool), and becomes young when it is used again. A young page moves to the head only if a
-//    quarter of the pool was evicted since it last did (buf_page_peek_if_too_old).
+//  - LRU list in two parts: a page that is read in enters at the head of the old part (37 % of the
+//    list, innodb_old_blocks_pct), one that is made at the head of the list. An old page becomes
+//    young when it is used so long after its first use (innodb_old_blocks_time). A young page moves
+//    to the head only if as many pages have been evicted since it last did as a quarter of the
+//    young part has: 16 % of the pool. Before the first eviction nothing moves
+//    (buf_page_peek_if_too_old, buf_page_peek_if_young).
 //  - Flush list: dirty pages in the order in which they became dirty.
 //
 // Mechanism only: whoever uses it decides when to evict and flush, and does the I/O.
-// Source: MySQL 5.6 and MariaDB 10.11, buf0lru.cc, buf0buf.ic, buf0flu.cc. Left out: the time that
-// a page must have been old (innodb_old_blocks_time), read-ahead, instances.
+// Source: MySQL 5.6 and MariaDB 10.11, buf0lru.cc, buf0buf.ic, buf0flu.cc. Left out: that a list of
+// fewer than 512 pages has no old part, and that this is 20 pages off before it is set right
+// (BUF_LRU_OLD_MIN_LEN, BUF_LRU_OLD_TOLERANCE: absolute numbers, where here the pool shrinks with
+// the rest); read-ahead, instances.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +20,7 @@
 #include <vector>
 
 #include "base/prefetch.hpp"
+#include "base/units.hpp"
 #include "dbms/tpcc/tables.hpp"
 
 namespace flashlab::dbms::innodb {
@@ -24,6 +30,7 @@ using Lsn = std::uint64_t;
 using FrameId = std::uint32_t;
 
 inline constexpr FrameId kNone = std::numeric_limits<FrameId>::max();
+inline constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max()};
 
 struct Frame {
   PageId page = 0;
@@ -33,6 +40,7 @@ struct Frame {
   FrameId dirtied_earlier = kNone;
   std::uint32_t evictions = 0;  // of the pool, when the page last moved to the head
   Lsn oldest = 0;               // of the changes that are not flushed; 0: clean
+  Nanos first_used = kNever;
   bool reading = false;
   bool writing = false;
   bool old = false;
@@ -43,8 +51,9 @@ struct Frame {
 
 class BufferPool {
  public:
-  // Throws OperatingError for a pool of fewer than 64 frames.
-  BufferPool(std::uint32_t frames, PageId most_pages);
+  // `old_time`: of an old page between its first use and the one that makes it young. Throws
+  // OperatingError for a pool of fewer than 64 frames.
+  BufferPool(std::uint32_t frames, PageId most_pages, Nanos old_time);
 
   [[nodiscard]] FrameId find(PageId page) const { return where_[page]; }
   [[nodiscard]] Frame& at(FrameId frame) { return frames_[frame]; }
@@ -52,10 +61,10 @@ class BufferPool {
   void expect_place(PageId page) const { prefetch(&where_[page]); }
   void expect(FrameId frame) const { prefetch(&frames_[frame]); }
 
-  // Puts the page into a free frame, as old; kNone if there is none.
-  FrameId add(PageId page);
+  // Puts the page into a free frame, as old or, one that is made, as young; kNone if there is none.
+  FrameId add(PageId page, bool is_made = false);
   // The page in it was used.
-  void use(FrameId frame);
+  void use(FrameId frame, Nanos now);
   // Clean, and nobody reads or writes it.
   void evict(FrameId frame);
   void dirty(FrameId frame, Lsn lsn);
@@ -75,8 +84,11 @@ class BufferPool {
   void unlink(FrameId frame);
   void link_newest(FrameId frame);
   void link_old(FrameId frame);
+  [[nodiscard]] bool is_too_old(const Frame& frame, Nanos now) const;
   void balance();
 
+  Nanos old_time_;
+  std::uint32_t stays_young_;  // while fewer have been evicted
   std::vector<Frame> frames_;
   std::vector<FrameId> where_;  // by page
   std::vector<FrameId> free_;

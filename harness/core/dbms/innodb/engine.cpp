@@ -26,7 +26,8 @@ Engine::Engine(host::Machine& machine, const EngineParameters& parameters, Stora
     : machine_(machine),
       parameters_(parameters),
       storage_(storage),
-      pool_(static_cast<std::uint32_t>(parameters.buffer_pool / page), most_pages),
+      pool_(static_cast<std::uint32_t>(parameters.buffer_pool / page), most_pages,
+            parameters.old_blocks_time),
       flush_age_(part(redo, parameters.flush_age_ratio)),
       stall_age_(part(redo, parameters.stall_age_ratio)),
       most_dirty_(static_cast<std::uint32_t>(pool_.size() * parameters.most_dirty_ratio)),
@@ -35,6 +36,7 @@ Engine::Engine(host::Machine& machine, const EngineParameters& parameters, Stora
       durable_list_(machine),
       cleaner_list_(machine) {
   require(parameters.batch_pages >= 1, "a batch has at least one page");
+  require(parameters.old_blocks_time >= Nanos{0}, "old_blocks_time must not be negative");
   require(0 < parameters.flush_age_ratio &&
               parameters.flush_age_ratio < parameters.stall_age_ratio &&
               parameters.stall_age_ratio < 1,
@@ -56,7 +58,9 @@ void Engine::expect(std::span<const Touch> touches) const {
 void Engine::touch(Process self, const Touch& touch) {
   ++counters_.touches;
   const FrameId frame = fetch(self, touch);
-  if (touch.access != Access::file || !parameters_.file_pages_age) pool_.use(frame);
+  if (touch.access != Access::file || !parameters_.file_pages_age) {
+    pool_.use(frame, machine_.now());
+  }
   if (touch.access != Access::read) change(self, touch.page, touch.redo_bytes);
 }
 
@@ -64,7 +68,7 @@ FrameId Engine::fetch(Process self, const Touch& touch) {
   const FrameId frame = pool_.find(touch.page);
   if (frame != kNone && !pool_.at(frame).reading) return frame;
   const Nanos begin = machine_.now();
-  const FrameId mine = frame == kNone ? frame_for(self, touch.page) : kNone;
+  const FrameId mine = frame == kNone ? frame_for(self, touch) : kNone;
   if (mine != kNone) {
     if (touch.access == Access::create) return mine;
     ++counters_.misses;
@@ -86,7 +90,7 @@ FrameId Engine::fetch(Process self, const Touch& touch) {
 }
 
 // A frame with this page in it, not read yet; kNone if another process has got one meanwhile.
-FrameId Engine::frame_for(Process self, PageId page) {
+FrameId Engine::frame_for(Process self, const Touch& touch) {
   while (pool_.free_frames() == 0 && !evict_one()) {
     const Nanos begin = machine_.now();
     if (cleaner_would_help()) {
@@ -98,9 +102,9 @@ FrameId Engine::frame_for(Process self, PageId page) {
       read_list_.wait(self, [&] { return reads_ended_ != reads; });
     }
     counters_.frame_wait += machine_.now() - begin;
-    if (pool_.find(page) != kNone) return kNone;
+    if (pool_.find(touch.page) != kNone) return kNone;
   }
-  return pool_.add(page);
+  return pool_.add(touch.page, touch.access == Access::create);
 }
 
 void Engine::call_cleaner() {

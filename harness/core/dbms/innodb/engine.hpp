@@ -33,7 +33,8 @@ struct EngineParameters {
   double most_dirty_ratio = 0.75;
   double flush_age_ratio = 0.75;
   double stall_age_ratio = 0.875;  // of the redo log: from there on changes wait
-  bool file_pages_age = false;     // headers and inodes of files become old though they are used
+  Nanos old_blocks_time{1'000'000'000};
+  bool file_pages_age = false;  // headers and inodes of files become old though they are used
 };
 
 struct EngineCounters {
@@ -69,7 +70,7 @@ class Engine {
 
  private:
   FrameId fetch(host::Process self, const tpcc::Touch& touch);
-  FrameId frame_for(host::Process self, PageId page);
+  FrameId frame_for(host::Process self, const tpcc::Touch& touch);
   bool evict_one();
   [[nodiscard]] bool cleaner_would_help();
   void call_cleaner();
