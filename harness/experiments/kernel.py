@@ -18,6 +18,11 @@ WRITE_BACK_ROUND_S: Final = 0.1
 """After which write-back looks at the dirty ratio: HZ/10 in writeback_sb_inodes() of
 fs/fs-writeback.c, 3.10 to 6.18."""
 
+TICK_S: Final = 1 / 250
+"""Of the clock by which files have their times (current_fs_time(), since 4.9 current_time()):
+CONFIG_HZ=250 of Ubuntu's and Debian's kernels. A rate, which does not shrink with sizes: as many
+syncs fall into one at any size."""
+
 
 @dataclass(frozen=True)
 class Setup:

@@ -409,6 +409,40 @@ TEST(Jbd2Commit, WithNothingToCommitSyncOnlyFlushes) {
   });
 }
 
+TEST(Jbd2Commit, WhoSyncsABufferWaitsForItsTransactionAlone) {
+  World world(ring_of(1024));
+  world.run(1, [&](Process self) {
+    for (const Buffer buffer : {1, 2}) world.dirty(self, buffer);
+    world.journal.sync(self, 3);
+    EXPECT_EQ(world.journal.counters().commits, 0U);
+    EXPECT_EQ(device_of(*world.machine).of(Op::flush).size(), 1U);
+    world.journal.sync(self, 1);
+    EXPECT_EQ(world.journal.counters().commits, 1U);
+    world.dirty(self, 1);
+    world.journal.sync(self, 2);
+    EXPECT_EQ(world.journal.counters().commits, 1U) << "committed already";
+    EXPECT_EQ(device_of(*world.machine).of(Op::flush).size(), 3U);
+    world.journal.sync(self, 1);
+    EXPECT_EQ(world.journal.counters().commits, 2U);
+  });
+}
+
+TEST(Jbd2Commit, OneThatHasFlushedIsNoFlushOfWhatCameLater) {
+  World world(ring_of(1024));
+  world.delay_home(Nanos{0}, 10_ms);
+  world.run(2, [&](Process self) {
+    if (self == services) {
+      world.dirty(self, 1);
+      return world.journal.sync(self, 1);
+    }
+    world.sleep(self, 5_ms);  // its flush is under way
+    EXPECT_EQ(device_of(*world.machine).of(Op::flush).size(), 1U);
+    world.journal.sync(self, 1);
+    EXPECT_EQ(world.journal.counters().commits, 1U);
+    EXPECT_EQ(device_of(*world.machine).of(Op::flush).size(), 2U);
+  });
+}
+
 TEST(Jbd2Commit, WhoSyncsTogetherIsCommittedTogether) {
   World world(ring_of(1024));
   world.run(8, [&](Process self) {

@@ -205,6 +205,36 @@ def test_since_linux_6_4_the_last_block_of_the_log_goes_home_with_each_commit() 
     assert again == pytest.approx(4096 * since["redo_syncs"], rel=0.25)
 
 
+def test_an_inode_is_committed_once_a_tick_of_the_kernels_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Several commits of transactions fall into one, whose sync of the log then only flushes."""
+    found = run("oj_dwb").metrics
+    assert found["journal_commits"] < 0.7 * found["redo_syncs"]
+    assert found["journal_commits"] < 3.0 / kernel.TICK_S * 2  # that many ticks, of two files
+    monkeypatch.setattr(kernel, "TICK_S", 1e-9)
+    each = run("oj_dwb").metrics
+    assert each["journal_commits"] > each["redo_syncs"]
+
+
+def test_a_rhythm_shrinks_with_the_sizes_and_the_kernels_tick_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[dict[str, Any]] = []
+
+    def heard(**values: Any) -> _core.TpccSpec:
+        told.append(values)
+        raise BadParameter("heard")
+
+    monkeypatch.setattr(_core, "TpccSpec", heard)
+    for scale in ("smoke", "paper"):
+        v = grid.Cell.of(grid.points(parameters(scale=scale), ["pm953"])[0])
+        with pytest.raises(BadParameter, match="heard"):
+            model.run_point(v, {}, bench())
+    assert [values["old_blocks_ns"] for values in told] == [10_000_000, 1_000_000_000]
+    assert [values["tick_ns"] for values in told] == [4_000_000] * 2
+
+
 def test_a_log_past_the_page_cache_is_written_in_the_drives_blocks() -> None:
     metrics = [
         _short(cell("oj_dwb"), model.Software(redo_block_bytes=n)).metrics for n in (4096, 512)

@@ -228,6 +228,7 @@ void describe(V& v, StorageParameters& p) {
   v.required("redo_elsewhere", p.redo_elsewhere, "on that drive");
   v.required("sync_commits_inode", p.sync_commits_inode,
              "fsync: a write has changed its times; else fdatasync");
+  v.optional("tick_ns", p.tick, "of the kernel's clock, which says what a file's times are");
   v.required("redo_bytes", p.redo, "size of the log, written round and round");
   v.optional("redo_block_bytes", p.redo_block,
              "of which a write of the log is a multiple: without data_journal, if past the page "

@@ -195,9 +195,21 @@ void Jbd2::sync(Process self) {
   if (!commit_all(self)) Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
 }
 
-// Whether something was left to commit.
+// A commit that has flushed already says nothing of what was written meanwhile
+// (jbd2_trans_will_send_data_barrier()).
+void Jbd2::sync(Process self, Buffer buffer) {
+  const Tid last = tid_[buffer];
+  const bool flushes = last == running_.tid || (committed_ < last && will_flush_);
+  commit_until(self, last);
+  if (!flushes) Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
+}
+
 bool Jbd2::commit_all(Process self) {
-  const Tid last = running_.buffers.empty() ? running_.tid - 1 : running_.tid;
+  return commit_until(self, running_.buffers.empty() ? running_.tid - 1 : running_.tid);
+}
+
+// Whether something was left to commit.
+bool Jbd2::commit_until(Process self, Tid last) {
   if (committed_ >= last) return false;
   request_commit(last);
   wait_for(self, last);
@@ -236,10 +248,12 @@ void Jbd2::commit(Process self) {
       std::max<std::int64_t>(ceil_div(transaction.blocks, parameters_.tags_per_block), 1);
   transaction.in_ring = transaction.blocks + descriptors + 1;
   committing_blocks_ = transaction.in_ring;
+  will_flush_ = true;
   drop_clean();
   const Tid tail = dropped_blocks_ < parameters_.blocks / 4 ? 0 : dropped_;
   committed_list_.wake_all();  // who waited for a new transaction to run
   write_ring(self, transaction.in_ring - 1);
+  will_flush_ = false;
   Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
   write_ring(self, 1);
   if (!tail_moves_ && !kept_.empty() && kept_.front().tid < tail) {

@@ -82,7 +82,10 @@ class Jbd2 {
   void dirty(host::Process self, Buffer buffer);
   // Returns when everything that was dirtied before is committed; at least, flushes the device.
   void sync(host::Process self);
-  // The same, of a region that is a file; its blocks go home on the way.
+  // The same, of one buffer, as who syncs a file waits for its inode's transaction alone; what he
+  // has written elsewhere before is durable, too.
+  void sync(host::Process self, Buffer buffer);
+  // Of everything, by who syncs a region that is a file; its blocks go home on the way.
   void sync_file(host::Process self, std::size_t region);
 
   // Bodies of two processes; they return after stop().
@@ -110,6 +113,7 @@ class Jbd2 {
   void checkpoint(host::Process self);
   void commit(host::Process self);
   bool commit_all(host::Process self);
+  bool commit_until(host::Process self, Tid last);
   void request_commit(Tid tid);
   void wait_for(host::Process self, Tid tid);
   void write_ring(host::Process self, std::int64_t blocks);
@@ -154,6 +158,7 @@ class Jbd2 {
   std::int64_t head_ = 1;
   Tid committed_ = 0;
   Tid requested_ = 0;
+  bool will_flush_ = false;          // the commit that is under way
   Tid dropped_ = 0;                  // those before it need the ring no more, as of the last look
   std::int64_t dropped_blocks_ = 0;  // theirs of the ring, while they are kept
   bool tail_moves_ = false;          // one at a time

@@ -139,6 +139,7 @@ def simulate(
             dirty_expire_ns=int(host.innodb.dirty_expire.value * ratio),
             old_blocks_ns=int(host.innodb.old_blocks_time.value * ratio),
             flusher_interval_ns=int(_FLUSHER_INTERVAL_NS * ratio),
+            tick_ns=int(kernel.TICK_S * 1e9),
             warm_up_ns=int(v.warm_up_s * 1e9),
             measured_ns=int(v.measured_s * 1e9),
             sample_ns=int(v.measured_s * 1e9) // _SAMPLES,

@@ -15,8 +15,7 @@ using host::Transfers;
 using kernel::Buffer;
 using kernel::kFsBlockSectors;
 
-constexpr std::uint32_t kInodes = 3;  // blocks of the inode table: data, redo log, allocation
-enum File : std::size_t { data_file, redo_file };  // the journal's regions
+constexpr std::uint32_t kInodes = 3;  // blocks of the inode table: one for each file
 constexpr Bytes kFsBlock{kFsBlockSectors * kSectorBytes};
 
 std::int64_t blocks_of(Bytes bytes) { return ceil_div(bytes.count(), kFsBlock.count()); }
@@ -76,11 +75,13 @@ Storage::Storage(host::Machine& machine, const StorageParameters& p, PageId most
                [this](Buffer buffer) { written_home(buffer); }),
       page_cache_(p.journaled ? static_cast<std::uint32_t>(p.page_cache / p.page) : 0, most_pages),
       writes_(most_pages) {
+  times_.fill(-1);
   require(p.page.count() > 0 && p.page % kFsBlock == Bytes{0}, "a page is whole blocks of 4 KiB");
   require(p.redo_block.count() > 0 && p.redo_block.count() % kSectorBytes == 0 &&
               kFsBlock % p.redo_block == Bytes{0} && p.redo % p.redo_block == Bytes{0},
           "the redo log's block: sectors, of which 4 KiB and the log are multiples");
   require(p.doublewrite_area >= p.page, "the doublewrite buffer must hold a page");
+  require(p.tick > Nanos{0}, "a tick of the kernel's clock must be more than 0");
   require(to_bytes(pages_extent().end) <= machine.device().capacity(),
           "the database's files do not fit on the device: " +
               std::to_string(to_bytes(pages_extent().end).count()) + " B of " +
@@ -121,12 +122,13 @@ void Storage::write_ordered(Process self, std::span<const PageId> pages) {
   if (parameters_.doublewrite) write_doublewrite(self, static_cast<std::int64_t>(pages.size()));
   Transfers transfers(machine_, self);
   for (const PageId page : pages) {
+    change_times(self, data_file);
     transfers.start(at(Op::write, page));
     ++counters_.pages_home;
     ++writes_[page];
   }
   transfers.wait();
-  sync(self, 0, data_file);
+  sync(self, data_file);
 }
 
 void Storage::write_doublewrite(Process self, std::int64_t pages) {
@@ -136,22 +138,24 @@ void Storage::write_doublewrite(Process self, std::int64_t pages) {
   while (pages > 0) {
     const std::int64_t piece = std::min(pages, area - doublewrite_at_);
     const Sectors length = page_sectors_ * piece;
+    change_times(self, doublewrite_file);
     transfers.start({Op::write, doublewrite_.begin + page_sectors_ * doublewrite_at_, length});
     counters_.doublewrite_blocks += static_cast<std::uint64_t>(length.count() / kFsBlockSectors);
     doublewrite_at_ = (doublewrite_at_ + piece) % area;
     pages -= piece;
   }
   transfers.wait();
-  sync(self, 0, data_file);
+  sync(self, doublewrite_file);
 }
 
 void Storage::write_journaled(Process self, std::span<const PageId> pages) {
   for (const PageId page : pages) {
+    change_times(self, data_file);
     page_cache_.use(page);
     journal_.dirty(self, page);
   }
   machine_.compute(self, parameters_.copy_cpu * static_cast<std::int64_t>(pages.size()));
-  sync(self, most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo)), data_file);
+  sync(self, data_file);
 }
 
 void Storage::write_redo(Process self, Lsn begin, Lsn end) {
@@ -169,21 +173,23 @@ void Storage::write_redo(Process self, Lsn begin, Lsn end) {
   for (auto at = static_cast<std::int64_t>(begin / block); at <= last;) {
     const std::int64_t piece = std::min(last - at + 1, all - at % all);
     const Sectors length{piece * sectors};
+    change_times(self, redo_file);
     transfers.start({Op::write, redo_.begin + Sectors{at % all * sectors}, length});
     counters_.redo_sectors += static_cast<std::uint64_t>(length.count());
     at += piece;
   }
   transfers.wait();
-  sync(self, 1, redo_file);
+  sync(self, redo_file);
 }
 
 void Storage::write_redo_journaled(Process self, Lsn begin, Lsn end) {
   const auto all = static_cast<Lsn>(blocks_of(parameters_.redo));
   const auto block = static_cast<Lsn>(kFsBlock.count());
+  change_times(self, redo_file);
   for (Lsn at = begin / block; at <= (end - 1) / block; ++at) {
     journal_.dirty(self, most_pages_ + static_cast<Buffer>(at % all));
   }
-  sync(self, most_pages_ + static_cast<Buffer>(all) + 1, redo_file);
+  sync(self, redo_file);
 }
 
 // The journal has written a buffer to its place.
@@ -197,13 +203,27 @@ void Storage::written_home(Buffer buffer) {
   }
 }
 
-void Storage::sync(Process self, Buffer inode, std::size_t file) {
-  if (parameters_.sync_commits_inode) journal_.dirty(self, inode);
+// Whoever writes to a file changes its times to the tick that has begun last.
+void Storage::change_times(Process self, File file) {
+  const std::int64_t tick = machine_.now() / parameters_.tick;
+  if (!parameters_.sync_commits_inode || times_[file] == tick) return;
+  times_[file] = tick;
+  journal_.dirty(self, inode_of(file));
+}
+
+void Storage::sync(Process self, File file) {
   if (parameters_.journaled) {
     journal_.sync_file(self, file);
   } else {
-    journal_.sync(self);
+    journal_.sync(self, inode_of(file));
   }
+}
+
+Buffer Storage::inode_of(File file) const {
+  const auto before = parameters_.journaled
+                          ? most_pages_ + static_cast<Buffer>(blocks_of(parameters_.redo))
+                          : Buffer{0};
+  return before + file;
 }
 
 // A drive known by its rate and latency, first come, first served.

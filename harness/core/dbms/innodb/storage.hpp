@@ -3,17 +3,23 @@
 //
 //  ordered    Pages go past the page cache. With the doublewrite buffer a batch is first written
 //             there, one after the other, and synced; then each page goes home, all at once, and
-//             the file is synced. Each sync commits what the writes have changed of the files'
-//             inodes.
+//             the file is synced. A sync commits what the writes have changed of the file's
+//             inode: its times, if the kernel's coarse clock has ticked since they last were
+//             (file_update_time()). Where it has not, there is nothing to commit, and it only
+//             flushes.
 //  journaled  ext4 does O_DIRECT through the page cache here. A page joins the journal's running
 //             transaction; syncing commits it; home it goes when its file is synced
 //             (kernel/jbd2.hpp), by checkpoint or age. Reads find what the page cache still has.
 //
-// Tables are one file here, and the log another.
-// Source: ext4's ext4_should_journal_data in ext4_direct_IO (Linux 3.19); MySQL 5.6, buf0dblwr.cc;
-// of the log's blocks, MariaDB 10.11, log0log.cc (log_t::write_size).
+// Tables are one file here, the log another, and the doublewrite buffer a third, which is the
+// system tablespace. None grows: else each change of its size would be one of its inode, too.
+// Source: ext4's ext4_should_journal_data in ext4_direct_IO (Linux 3.19); of the times, fs/inode.c
+// (file_update_time, current_fs_time) and fs/ext4/fsync.c, which commits up to the inode's own
+// transaction (i_sync_tid); MySQL 5.6, buf0dblwr.cc; of the log's blocks, MariaDB 10.11, log0log.cc
+// (log_t::write_size).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +41,7 @@ struct StorageParameters {
   bool doublewrite_elsewhere = false;
   bool redo_elsewhere = false;
   bool sync_commits_inode = true;
+  Nanos tick{4'000'000};
   Bytes page;
   Bytes redo;
   Bytes redo_block{4096};
@@ -100,14 +107,17 @@ class Storage {
   [[nodiscard]] Extent doublewrite_extent() const { return doublewrite_; }
 
  private:
-  struct Layout;
+  // The first two as the journal's regions.
+  enum File : std::uint8_t { data_file, redo_file, doublewrite_file, files };
 
   void write_doublewrite(host::Process self, std::int64_t pages);
   void write_ordered(host::Process self, std::span<const PageId> pages);
   void write_journaled(host::Process self, std::span<const PageId> pages);
   void write_redo_journaled(host::Process self, Lsn begin, Lsn end);
   void written_home(kernel::Buffer buffer);
-  void sync(host::Process self, kernel::Buffer inode, std::size_t file);
+  void change_times(host::Process self, File file);
+  void sync(host::Process self, File file);
+  [[nodiscard]] kernel::Buffer inode_of(File file) const;
   void elsewhere(host::Process self, Bytes bytes);
   [[nodiscard]] Request at(Op op, PageId page) const;
 
@@ -121,6 +131,7 @@ class Storage {
   Sectors page_sectors_;
   kernel::Jbd2 journal_;
   PageCache page_cache_;
+  std::array<std::int64_t, files> times_;  // by file: the tick of its last change
   std::int64_t doublewrite_at_ = 0;
   Nanos other_drive_free_;
   StorageCounters counters_;
