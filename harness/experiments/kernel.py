@@ -12,7 +12,8 @@ Version = tuple[int, int]
 
 EMULATED: Final[Version] = (6, 18)
 """Under which the emulated results that are published were measured. Between 4.11 and this one
-nothing has changed that the models look at, but for ext4's allocator and, in 6.11, read-ahead."""
+nothing has changed that the models look at, but for ext4's allocator and, in 6.11, read-ahead and
+the journal's largest transaction."""
 
 WRITE_BACK_ROUND_S: Final = 0.1
 """After which write-back looks at the dirty ratio: HZ/10 in writeback_sb_inodes() of
@@ -115,3 +116,12 @@ def data_journal_rules(version: Version) -> dict[str, bool]:
     journal mode ... run the writeback loop to checkpoint them"), so that it finds everything.
     """
     return {"home_in_same_sync": version >= (6, 4)}
+
+
+def journal_rules(version: Version) -> dict[str, int]:
+    """Of `_core.TpccSpec`: the ring over the largest transaction.
+
+    jbd2_journal_get_max_txn_bufs(): a quarter, as j_max_transaction_buffers was before it; a third
+    since 6.11 (a794c9ad026f, "jbd2: increase maximum transaction size").
+    """
+    return {"ring_per_transaction": 3 if version >= (6, 11) else 4}

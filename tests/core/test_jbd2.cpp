@@ -301,6 +301,7 @@ struct Load {
   Nanos pause;
   Nanos home_delay = Nanos{0};
   bool home_in_same_sync = false;
+  std::int64_t ring_per_transaction = 4;
 };
 
 void change_and_sync(World& world, Process self, Prng& random, const Load& load) {
@@ -324,6 +325,7 @@ void run_random(const Load& load, std::uint64_t seed) {
   p.commit_interval = 300_ms;
   p.expire = 2'000_ms;
   p.home_in_same_sync = load.home_in_same_sync;
+  p.ring_per_transaction = load.ring_per_transaction;
   World world(p);
   world.delay_home(load.home_delay, load.home_delay / 2);
   Prng cuts(seed + 1000);
@@ -360,6 +362,7 @@ TEST(Jbd2Random, NothingThatWasSyncedIsEverLost) {
   for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(4 * repeats()); ++seed) {
     for (Load load : loads) {
       load.home_in_same_sync = seed % 2 == 1;
+      load.ring_per_transaction = seed % 4 < 2 ? 4 : 3;
       SCOPED_TRACE(testing::Message()
                    << "seed " << seed << ", ring " << load.ring_blocks << ", users " << load.users);
       run_random(load, seed);
@@ -466,14 +469,21 @@ TEST(Jbd2Commit, ComesAfterItsIntervalByItself) {
   });
 }
 
-TEST(Jbd2Commit, ATransactionIsAtMostAQuarterOfTheRing) {
-  World world(ring_of(256));
-  world.run(1, [&](Process self) {
-    for (Buffer buffer = 0; buffer < kPageBuffers; ++buffer) world.dirty(self, buffer);
-    world.sync(self);
-  });
-  EXPECT_GE(world.reference.ring.size(), 8U);
-  for (const auto& t : world.reference.ring) EXPECT_LE(t.blocks.size(), 63U);
+// Blocks of a page are four; what is over is for descriptors and the record.
+TEST(Jbd2Commit, ATransactionIsAtMostItsShareOfTheRing) {
+  for (const std::int64_t over : {4, 3}) {
+    JournalParameters p = ring_of(256);
+    p.ring_per_transaction = over;
+    World world(p);
+    world.run(1, [&](Process self) {
+      for (Buffer buffer = 0; buffer < kPageBuffers; ++buffer) world.dirty(self, buffer);
+      world.sync(self);
+    });
+    std::size_t largest = 0;
+    for (const auto& t : world.reference.ring) largest = std::max(largest, t.blocks.size());
+    EXPECT_LE(largest, static_cast<std::size_t>(256 / over));
+    EXPECT_GE(largest, static_cast<std::size_t>(256 / over - 8));
+  }
 }
 
 // --- checkpoints
@@ -628,9 +638,9 @@ TEST(Jbd2Tail, ACommitMovesItByAQuarterOfTheRingAtLeast) {
 }
 
 TEST(Jbd2Tail, WhoNeedsRoomTakesFirstWhatNeedsItNoMore) {
-  World world(ring_of(64));  // 15 of its blocks must be free
+  World world(ring_of(64));  // 16 of its blocks must be free
   world.run(1, [&](Process self) {
-    for (const Buffer buffer : {0, 0, 1, 2, 3, 4, 5, 6, 7}) {  // six blocks each
+    for (const Buffer buffer : {0, 0, 1, 2, 3, 4, 5, 6}) {  // six blocks each
       world.dirty(self, buffer);
       world.sync(self);
     }
@@ -748,6 +758,14 @@ TEST(Jbd2File, WithNothingDirtyOnlyAFlush) {
 }
 
 // --- errors
+
+TEST(Jbd2, HalfOfTheRingForATransactionIsRefused) {
+  JournalParameters p = ring_of(256);
+  for (const std::int64_t over : {0, 1, 2}) {
+    p.ring_per_transaction = over;
+    EXPECT_THROW(World{p}, OperatingError);
+  }
+}
 
 TEST(Jbd2, TooSmallARingIsRefused) {
   const auto machine = machine_over();

@@ -205,6 +205,15 @@ def test_since_linux_6_4_the_last_block_of_the_log_goes_home_with_each_commit() 
     assert again == pytest.approx(4096 * since["redo_syncs"], rel=0.25)
 
 
+def test_since_linux_6_11_a_transaction_takes_a_third_of_the_journal() -> None:
+    """And a quarter before: the paper's kernel, too."""
+    parts = [
+        model.Software(at).spec["ring_per_transaction"]
+        for at in ((6, 10), (6, 11), kernel.EMULATED)
+    ]
+    assert [model.PAPERS.spec["ring_per_transaction"], *parts] == [4, 4, 3, 3]
+
+
 def test_an_inode_is_committed_once_a_tick_of_the_kernels_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

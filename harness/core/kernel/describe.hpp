@@ -62,6 +62,8 @@ void describe(V& v, JournalParameters& p) {
   v.optional("home_in_same_sync", p.home_in_same_sync,
              "who syncs a file whose data is journaled writes home what that commits; before Linux "
              "6.4 what the file's sync before has committed");
+  v.optional("ring_per_transaction", p.ring_per_transaction,
+             "over which a transaction is as large as it may be: 4, since Linux 6.11 3");
 }
 
 template <class V>

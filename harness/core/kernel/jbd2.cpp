@@ -23,12 +23,13 @@ Jbd2::Jbd2(Machine& machine, const JournalParameters& parameters, std::vector<Bu
       parameters_(parameters),
       regions_(std::move(regions)),
       written_home_(std::move(written_home)),
-      largest_((parameters.blocks - 1) / 4),
+      largest_(parameters.blocks / std::max<std::int64_t>(parameters.ring_per_transaction, 1)),
       committed_list_(machine),
       requested_list_(machine),
       room_list_(machine),
       home_list_(machine) {
   require(parameters.blocks >= kLeastBlocks, "journal: at least 64 blocks");
+  require(parameters.ring_per_transaction >= 3, "ring_per_transaction must be at least 3");
   require(parameters.flusher_interval > Nanos{0}, "flusher_interval must be more than 0");
   Buffer buffers = 0;
   for (const BufferRegion& region : regions_) {
@@ -250,7 +251,7 @@ void Jbd2::commit(Process self) {
   committing_blocks_ = transaction.in_ring;
   will_flush_ = true;
   drop_clean();
-  const Tid tail = dropped_blocks_ < parameters_.blocks / 4 ? 0 : dropped_;
+  const Tid tail = dropped_blocks_ < largest_ ? 0 : dropped_;
   committed_list_.wake_all();  // who waited for a new transaction to run
   write_ring(self, transaction.in_ring - 1);
   will_flush_ = false;

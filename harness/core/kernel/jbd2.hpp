@@ -3,13 +3,13 @@
 //  - What is dirtied joins the running transaction; a block that is in it already costs nothing.
 //    A commit writes descriptors and blocks to the ring, flushes, and writes the commit record with
 //    FUA. One commit at a time; a new transaction runs meanwhile. It is due when somebody syncs,
-//    after the commit interval, or at a quarter of the ring.
+//    after the commit interval, or when it is as large as one may be: a quarter of the ring, since
+//    Linux 6.11 a third (jbd2_journal_get_max_txn_bufs()).
 //  - A transaction needs its place in the ring until each of its blocks has been written home or is
 //    part of a later transaction that has been committed. Each commit looks which need it no more;
-//    when these have a quarter of the ring it moves the tail: after its record, by a superblock.
-//    Whoever dirties something while less than a quarter of the ring is free moves the tail first,
-//    after a flush; if nothing is to be had, he writes the oldest transaction's blocks home before
-//    that, and waits.
+//    when these have so much of the ring it moves the tail: after its record, by a superblock.
+//    Whoever dirties something while less than that is free moves the tail first, after a flush; if
+//    nothing is to be had, he writes the oldest transaction's blocks home before that, and waits.
 //  - Blocks that were dirty for long are written home in the background, in the order of their
 //    addresses, as the kernel's flusher does by age (dirty_expire_centisecs).
 //  - Who syncs a file whose data is journaled writes its pages back first. What is in no
@@ -18,10 +18,11 @@
 //    that what this sync commits goes home with it.
 //
 // In data mode the blocks are those of files, in ordered mode only those of metadata.
-// Source: Linux 3.19, 6.1 and 6.12, fs/jbd2/{commit,checkpoint,transaction}.c; fs/ext4/fsync.c
-// (ext4_sync_file), fs/ext4/inode.c (ext4_writepages, ext4_do_writepages). Left out: revocation,
-// fast commits, write-back by the amount of dirty memory; that a commit waits with the tail until a
-// checkpoint has moved it (here it leaves it to that).
+// Source: Linux 3.19, 6.1 and 6.12, fs/jbd2/{commit,checkpoint,journal,transaction}.c,
+// include/linux/jbd2.h; fs/ext4/fsync.c (ext4_sync_file), fs/ext4/inode.c (ext4_writepages,
+// ext4_do_writepages). Left out: revocation, fast commits, write-back by the amount of dirty
+// memory; that a commit waits with the tail until a checkpoint has moved it (here it leaves it to
+// that).
 #pragma once
 
 #include <cstdint>
@@ -46,6 +47,7 @@ struct JournalParameters {
   Nanos flusher_interval{1'000'000'000};  // how often somebody looks for such
   std::int64_t tags_per_block = 254;      // what a descriptor block has room for
   bool home_in_same_sync = false;         // of a file whose data is journaled: since Linux 6.4
+  std::int64_t ring_per_transaction = 4;  // at least; since Linux 6.11 3
 };
 
 // Blocks of the file system that belong together: each buffer is dirtied and written as a whole.
@@ -154,7 +156,7 @@ class Jbd2 {
   std::int64_t committing_blocks_ = 0;
   std::deque<Transaction> kept_;  // committed, oldest first
   std::int64_t kept_blocks_ = 0;
-  std::int64_t largest_;  // of a transaction
+  std::int64_t largest_;  // of a transaction (j_max_transaction_buffers)
   std::int64_t head_ = 1;
   Tid committed_ = 0;
   Tid requested_ = 0;

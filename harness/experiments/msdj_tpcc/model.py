@@ -73,6 +73,7 @@ class Software:
         """Of `_core.TpccSpec`."""
         return {
             **kernel.data_journal_rules(self.kernel),
+            **kernel.journal_rules(self.kernel),
             "redo_block_bytes": self.redo_block_bytes,
             "file_pages_age": self.file_pages_age,
         }
