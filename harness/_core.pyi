@@ -513,7 +513,7 @@ class SortedTable:
         run_tuples: of all others
         merge_memory_bytes: of tape that the memory for reading holds, all tapes together
         write_memory_bytes: taken off that for each tape that is written in the same pass
-        share_unit_bytes: a tape's share of it is a multiple of them
+        share_unit_bytes: a tape's share of it is a multiple of them: what a block holds, since PostgreSQL 10
         """
 
     @staticmethod

@@ -214,6 +214,24 @@ TEST_P(SortMergeJoin, TempBlocksAreTheDataTimesThePasses) {
   }
 }
 
+// Four tapes are read at once, or fewer: what makes no whole block of each is left over.
+TEST_P(SortMergeJoin, ATapesShareOfMemoryIsWholeUnits) {
+  const auto ended = [](Bytes unit, Bytes memory) {
+    SortMergeJoinSpec spec = spec_of(GetParam());
+    spec.refill = Refill::one;
+    for (SortedTable& table : spec.tables) {
+      table.share_unit = unit;
+      table.merge_memory = memory;
+    }
+    return run(spec, 4_MiB).ended;
+  };
+  const Bytes two_blocks = 4 * 2 * kPayload;
+  const Bytes more = two_blocks + kPayload / 2;
+  EXPECT_EQ(ended(kPayload, two_blocks), ended(kPayload, more));
+  EXPECT_NE(ended(Bytes{1}, two_blocks), ended(Bytes{1}, more)) << "in bytes it is not";
+  EXPECT_EQ(ended(kPayload, Bytes{1}), ended(kPayload, kPayload)) << "at least a block";
+}
+
 TEST_P(SortMergeJoin, WithMemoryForAllNothingIsReadFromTheDevice) {
   const auto machine = machine_over();
   const SortMergeJoinResult result = run_sort_merge_joins(

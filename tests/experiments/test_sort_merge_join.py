@@ -120,6 +120,13 @@ def test_memory_in_powers_of_two_halves_what_a_run_holds() -> None:
     assert runs[113] > 1.5 * runs[112]
 
 
+@pytest.mark.parametrize(("version", "unit_bytes"), [("9.4", 1), ("12", 8176), ("15", 8176)])
+def test_read_buffers_are_whole_blocks_but_in_9_4(version: str, unit_bytes: int) -> None:
+    """logtape.c's blocks, less what their trailers take."""
+    table = postgres_sort.rules(version).table(Relation(10**7, 10**9, 112, 0.0), 4 * MIB)
+    assert table.get("share_unit_bytes", 1) == unit_bytes
+
+
 def test_a_version_that_is_not_known_is_refused() -> None:
     with pytest.raises(UnknownName, match="9\\.4"):
         postgres_sort.rules("8.0")

@@ -38,7 +38,8 @@ void describe(V& v, SortedTable& p) {
              "of tape that the memory for reading holds, all tapes together");
   v.optional("write_memory_bytes", p.write_memory,
              "taken off that for each tape that is written in the same pass");
-  v.optional("share_unit_bytes", p.share_unit, "a tape's share of it is a multiple of them");
+  v.optional("share_unit_bytes", p.share_unit,
+             "a tape's share of it is a multiple of them: what a block holds, since PostgreSQL 10");
 }
 
 template <class V>

@@ -93,10 +93,13 @@ class Sort {
     return tapes;
   }
 
+  // In whole units, at least one (LogicalTapeRewindForRead() of logtape.c).
   [[nodiscard]] MergeMemory memory(const Merge& merge, Refill refill) const {
     const std::int64_t whole =
         (table_.merge_memory - table_.write_memory * merge.writing_tapes).count();
-    return {std::max(whole / merge.reading_tapes, table_.tuple.count()), refill, world_.spec.ahead};
+    const std::int64_t unit = table_.share_unit.count();
+    const std::int64_t share = std::max<std::int64_t>(whole / merge.reading_tapes / unit, 1) * unit;
+    return {std::max(share, table_.tuple.count()), refill, world_.spec.ahead};
   }
 
   // Spends the CPU time of so many tuples, and of what the kernel did meanwhile.

@@ -154,6 +154,8 @@ def _table_15(chunk_header_bytes: int) -> Callable[[Relation, int], dict[str, in
             "run_tuples": later,
             "merge_memory_bytes": max(tape_bytes, BLOCK_BYTES) * payload_bytes // BLOCK_BYTES,
             "write_memory_bytes": payload_bytes,
+            # LogicalTapeRewindForRead() rounds down to blocks since 10; 9.4 has no such buffer.
+            # Left out: past 512 blocks ltsReadFillBuffer() has one more, where trailers were.
             "share_unit_bytes": payload_bytes,
         }
 
