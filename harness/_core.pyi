@@ -608,7 +608,7 @@ def run_hash_joins(device: HddParameters | SsdParameters, host: HostParameters, 
 class TpccSpec:
     """TPC-C on InnoDB; see core/dbms/tpcc_run.hpp."""
 
-    def __init__(self, *, warehouses: int, connections: int, rows_per_page: dict[str, int], redo_update_bytes: int, redo_line_bytes: int, redo_insert_bytes: int, redo_commit_bytes: int, undo_pages: int, undo_bytes_per_change: int, page_bytes: int, most_pages: int, extent_pages: int = 0, seed: int, buffer_pool_bytes: int, flush_batch_pages: int, lru_scan_depth: int, most_dirty_ratio: float, flush_age_ratio: float, old_blocks_ns: int = 1000000000, file_pages_age: bool = False, data_journal: bool, doublewrite: bool, doublewrite_elsewhere: bool, redo_elsewhere: bool, sync_commits_inode: bool, tick_ns: int = 4000000, redo_bytes: int, redo_block_bytes: int = 4096, doublewrite_bytes: int, page_cache_bytes: int, page_copy_cpu_ns: int, other_drive_rate_bytes_per_s: int, other_drive_latency_ns: int, journal_bytes: int, journal_stream: int, commit_ns: int, dirty_expire_ns: int, flusher_interval_ns: int = 1000000000, home_in_same_sync: bool = False, ring_per_transaction: int = 4, transaction_cpu_ns: int, touch_cpu_ns: int, warm_up_ns: int, measured_ns: int, sample_ns: int, aged_bytes: int, aged_block_bytes: int, aged_begin_bytes: int = 0, trace_rows: int = 0) -> None:
+    def __init__(self, *, warehouses: int, connections: int, rows_per_page: dict[str, int], redo_update_bytes: int, redo_line_bytes: int, redo_insert_bytes: int, redo_commit_bytes: int, undo_pages: int, undo_bytes_per_update: int, undo_bytes_per_insert: int, page_bytes: int, most_pages: int, extent_pages: int = 0, seed: int, buffer_pool_bytes: int, flush_batch_pages: int, lru_scan_depth: int, most_dirty_ratio: float, flush_age_ratio: float, old_blocks_ns: int = 1000000000, file_pages_age: bool = False, data_journal: bool, doublewrite: bool, doublewrite_elsewhere: bool, redo_elsewhere: bool, sync_commits_inode: bool, tick_ns: int = 4000000, redo_bytes: int, redo_block_bytes: int = 4096, doublewrite_bytes: int, page_cache_bytes: int, page_copy_cpu_ns: int, other_drive_rate_bytes_per_s: int, other_drive_latency_ns: int, journal_bytes: int, journal_stream: int, commit_ns: int, dirty_expire_ns: int, flusher_interval_ns: int = 1000000000, home_in_same_sync: bool = False, ring_per_transaction: int = 4, transaction_cpu_ns: int, touch_cpu_ns: int, warm_up_ns: int, measured_ns: int, sample_ns: int, aged_bytes: int, aged_block_bytes: int, aged_begin_bytes: int = 0, trace_rows: int = 0) -> None:
         """
         Raises BadParameter for a keyword that is missing, unknown or wrong.
 
@@ -620,7 +620,8 @@ class TpccSpec:
         redo_insert_bytes: ... for another new row
         redo_commit_bytes: of a transaction that has changed something
         undo_pages: of all rollback segments
-        undo_bytes_per_change: of an undo record
+        undo_bytes_per_update: of a changed row's undo record
+        undo_bytes_per_insert: ... of a new one's
         page_bytes: of the database
         most_pages: what the database may grow to
         extent_pages: by which tables grow while they are loaded; 0: each lies in one piece

@@ -146,7 +146,8 @@ class Innodb(Parameters):
     redo_line: Size
     redo_insert: Size
     redo_commit: Size
-    undo_per_change: Size
+    undo_per_update: Size
+    undo_per_insert: Size
     undo_pages_per_connection: Count
     flush_batch_pages: Count
     lru_scan_depth: Count

@@ -396,7 +396,8 @@ WorkloadParameters workload_of(std::uint32_t warehouses, std::uint64_t seed = 1)
   p.rows = single();
   p.redo = {100, 150, 200, 50};
   p.undo_pages = 4 * 8;
-  p.undo_bytes_per_change = 100;
+  p.undo_bytes_per_update = 100;
+  p.undo_bytes_per_insert = 30;
   p.most_pages = kMany;
   p.seed = seed;
   return p;
@@ -762,6 +763,48 @@ TEST(TpccTransactions, UsersHaveUndoPagesOfTheirOwn) {
     all.insert(of.begin(), of.end());
   }
   EXPECT_EQ(all.size(), 32U);
+}
+
+// A page is one byte here, so that as many are touched as there are records' bytes, and the next.
+TEST(TpccTransactions, UndoLogsGrowWithTheRows) {
+  WorkloadParameters p = workload_of(2);
+  p.page_bytes = 1;
+  p.undo_pages = 4 * 1'000'000;
+  Workload workload(p);
+  const Reader see(workload);
+  Transaction t;
+  const auto changed = [&](Table table) {
+    return std::ranges::count_if(t.touches, [&](const Touch& touch) {
+      return see.is(touch, table) && touch.access != Access::read;
+    });
+  };
+  std::array<int, kKinds> seen{};
+  for (int i = 0; i < 3'000; ++i) {
+    workload.next(0, t);
+    ++seen[static_cast<std::size_t>(t.kind)];
+    const auto lines = std::ranges::count_if(
+        t.touches, [&](const Touch& touch) { return see.is(touch, Table::item); });
+    const auto undo = changed(Table::undo);
+    switch (t.kind) {
+      case Kind::new_order:  // district and stock; order, new order and lines
+        EXPECT_EQ(undo, 1 + 100 * (1 + lines) + 30 * (2 + lines));
+        break;
+      case Kind::payment:  // warehouse, district, customer; history
+        EXPECT_EQ(undo, 1 + 100 * 3 + 30);
+        break;
+      case Kind::delivery: {  // of ten orders three rows, and five to fifteen lines
+        const auto rows = (undo - 1) / 100;
+        EXPECT_EQ(undo, 1 + 100 * rows);
+        EXPECT_GT(rows, 10 * (3 + 5));
+        EXPECT_LT(rows, 10 * (3 + 15));
+        break;
+      }
+      default:
+        EXPECT_EQ(undo, 0);
+    }
+    if (HasFailure()) return;
+  }
+  for (const int n : seen) EXPECT_GT(n, 0);
 }
 
 // A page is made before anybody reads it, and once.

@@ -175,7 +175,8 @@ void describe(V& v, WorkloadParameters& p) {
   v.group("rows_per_page", p.rows, "after the load, by table");
   describe(v, p.redo);
   v.required("undo_pages", p.undo_pages, "of all rollback segments");
-  v.required("undo_bytes_per_change", p.undo_bytes_per_change, "of an undo record");
+  v.required("undo_bytes_per_update", p.undo_bytes_per_update, "of a changed row's undo record");
+  v.required("undo_bytes_per_insert", p.undo_bytes_per_insert, "... of a new one's");
   v.required("page_bytes", p.page_bytes, "of the database");
   v.required("most_pages", p.most_pages, "what the database may grow to");
   v.optional("extent_pages", p.extent_pages,

@@ -45,6 +45,7 @@ Workload::Workload(const WorkloadParameters& parameters)
 
 void Workload::next(std::uint32_t user, Transaction& out) {
   out.touches.clear();
+  out.updated_rows = out.inserted_rows = 0;
   std::uint32_t card = below(100);
   std::size_t kind = 0;
   while (card >= kMix[kind]) card -= kMix[kind++];
@@ -131,6 +132,8 @@ void Workload::new_order(Transaction& out) {
   }
   touch_lines(out, d, number, Access::write,
               static_cast<std::uint16_t>(redo.insert_line * order.lines));
+  out.updated_rows = 1 + order.lines;   // the district, stock
+  out.inserted_rows = 2 + order.lines;  // the order twice, its lines
 }
 
 void Workload::insert(Transaction& out, const Place& place, std::uint16_t redo_bytes) {
@@ -177,6 +180,8 @@ void Workload::payment(Transaction& out) {
   const std::uint32_t customer = find_customer(out, of);
   add(out, tables_.customer(of, customer), Access::write, redo.update);
   insert(out, tables_.next_history(), redo.insert);
+  out.updated_rows = 3;
+  out.inserted_rows = 1;
 }
 
 void Workload::order_status(Transaction& out) {
@@ -205,6 +210,7 @@ void Workload::delivery(Transaction& out) {
     touch_lines(out, d, number, Access::write,
                 static_cast<std::uint16_t>(redo.update * order.lines));
     add(out, tables_.customer(d, order.customer), Access::write, redo.update);
+    out.updated_rows += 3 + order.lines;  // the order twice, the customer, its lines
   }
 }
 
@@ -224,12 +230,12 @@ void Workload::stock_level(Transaction& out) {
 // Each user writes undo records into pages of its own, one after the other, and comes back to them
 // when purge has long freed them.
 void Workload::undo(Transaction& out, std::uint32_t user) {
-  std::uint32_t changes = 0;
-  for (const Touch& touch : out.touches) changes += touch.access != Access::read;
-  if (changes == 0) return;
+  const std::uint64_t bytes = std::uint64_t{out.updated_rows} * parameters_.undo_bytes_per_update +
+                              std::uint64_t{out.inserted_rows} * parameters_.undo_bytes_per_insert;
+  if (bytes == 0) return;
   std::uint64_t& at = undo_bytes_[user];
   const std::uint64_t first = at / parameters_.page_bytes;
-  at += std::uint64_t{changes} * parameters_.undo_bytes_per_change;
+  at += bytes;
   const std::uint32_t each = std::max<std::uint32_t>(parameters_.undo_pages / parameters_.users, 1);
   for (std::uint64_t page = first; page <= at / parameters_.page_bytes; ++page) {
     add(out, tables_.undo(user * each + static_cast<std::uint32_t>(page % each)), Access::write,

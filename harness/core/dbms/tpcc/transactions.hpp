@@ -41,7 +41,8 @@ struct WorkloadParameters {
   RowsPerPage rows;
   RedoBytes redo;
   std::uint32_t undo_pages = 1;
-  std::uint32_t undo_bytes_per_change = 100;
+  std::uint32_t undo_bytes_per_update = 100;
+  std::uint32_t undo_bytes_per_insert = 25;
   std::uint32_t page_bytes = 16384;
   std::uint32_t most_pages = 0;
   std::uint32_t extent_pages = 0;
@@ -51,6 +52,8 @@ struct WorkloadParameters {
 struct Transaction {
   Kind kind = Kind::new_order;
   std::vector<Touch> touches;
+  std::uint32_t updated_rows = 0;  // or deleted; those of secondary indexes have no undo records
+  std::uint32_t inserted_rows = 0;
 };
 
 class Workload {
