@@ -738,7 +738,7 @@ class LiveDevice:
 
     def snapshot(self, *, then_reset: bool = False) -> dict:
         """
-        Counters of the model (device) and of the host side (live), ranges and shares by range (flash), lateness, model time: all of one moment; `then_reset`: those of the host side count from 0 then.
+        Counters of the model (device) and of the host side (live), ranges and shares by range (flash), times (lateness and model_latency, by kind of request), model time: all of one moment; `then_reset`: those of the host side count from 0 then.
         """
 
     def end_record(self) -> dict:

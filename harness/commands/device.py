@@ -315,6 +315,14 @@ def _stats_table(s: dict[str, Any]) -> Table:
     for what in ("model_latency", "lateness"):
         found = {k.removesuffix("_ns"): v / 1e3 for k, v in s[what].items() if k.endswith("_ns")}
         table.add_row(f"{what}, us", "  ".join(f"{k} {v:,.1f}" for k, v in found.items()))
+    for kind, times in s["kinds"].items():
+        late, took = times["lateness"], times["model_latency"]
+        if late["count"]:
+            parts = [
+                f"{name.removesuffix('_ns')} {late[name] / 1e3:,.1f} of {took[name] / 1e3:,.1f}"
+                for name in ("mean_ns", "p99_ns")
+            ]
+            table.add_row(f"{kind}: late, us", "  ".join(parts))
     table.add_row("valid", "yes" if s["valid"] else "[red]no[/]: " + "; ".join(s["problems"]))
     return table
 

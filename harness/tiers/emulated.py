@@ -6,6 +6,7 @@ the simulated tier starts. A run whose replies left too late is refused.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from harness import _core
 from harness.devices import live
-from harness.devices.live import LiveDevice, LiveSpec
+from harness.devices.live import LiveDevice, LiveSpec, stats
 from harness.devices.profiles import DeviceProfile, HddProfile, HostProfile, NamedRange, load_device
 from harness.devices.write_shares import Writes
 from harness.drives import fingerprint
@@ -168,6 +169,7 @@ class EmulatedDevice:
             "slowdown": seen["slowdown"],
             **_prefixed("lateness", seen["lateness"]),
             **_prefixed("model_latency", seen["model_latency"]),
+            **_of_kinds(seen["kinds"]),
             "path_read_ns": seen["path"]["read"]["base_ns"],
             "path_write_ns": seen["path"]["write"]["base_ns"],
         }
@@ -269,6 +271,16 @@ class EmulatedBench(ModelledBench):
             slowdown=slowdown if isinstance(slowdown, int) else slowdown.get(device, 0),
             seed=start_angle_ns(profile, seed) if isinstance(profile, HddProfile) else seed,
         )
+
+
+def _of_kinds(kinds: Mapping[str, Any]) -> dict[str, float]:
+    """How many replies of each kind there were, and what their validity was judged by."""
+    found = {}
+    for kind, times in kinds.items():
+        found[f"replies_{kind}"] = times["lateness"]["count"]
+        for what, name in itertools.product(("lateness", "model_latency"), stats.BOUNDS):
+            found[f"{what}_{kind}_{name}"] = times[what][name]
+    return found
 
 
 def _prefixed(prefix: str, summary: Mapping[str, Any]) -> dict[str, float]:

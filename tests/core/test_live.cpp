@@ -118,6 +118,11 @@ Extent any_extent(Prng& random, std::int64_t begin, std::int64_t end, std::int64
   return extent(at, 1 + static_cast<std::int64_t>(random.below(longest)));
 }
 
+std::uint64_t answers_in(const host::LatencyHistogram& histogram) {
+  const auto& counts = histogram.counts();
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
 class Live : public testing::TestWithParam<Kind> {};
 
 const Kind kKinds[] = {{"ssd", make(ssd()), false},
@@ -457,9 +462,28 @@ TEST(LiveDevice, WhatAChangeHoldsUpIsLate) {
   world.host.write(extent(kBlock, kBlock), 1);  // 3 us
   change.join();
   ASSERT_EQ(world.host.wait(), 0U);
-  const LiveCounters counters = world.counters();
+  LiveCounters counters = world.counters();
   ASSERT_EQ(counters.held, 1U);
-  EXPECT_GT(counters.lateness.largest_ns(), 500'000);
+  EXPECT_GT(counters.times_of(Op::write).lateness.largest_ns(), 500'000);
+}
+
+// Slow TRIMs say nothing of how late reads may be.
+TEST(LiveDevice, EachKindOfRequestHasTimesOfItsOwn) {
+  World world(make(ssd()));
+  world.device.look([&](DeviceModel&, LiveCounters& counters, Nanos) { counters = {}; });
+  world.host.write(extent(0, kBlock), 1);
+  world.host.write(extent(kBlock, kBlock), 1);
+  for (int i = 0; i < 3; ++i) world.host.read(extent(0, kBlock));
+  world.host.trim(extent(0, kBlock));
+  for (int i = 0; i < 4; ++i) world.host.flush();
+  ASSERT_EQ(world.host.wait(), 0U);
+  LiveCounters counters = world.counters();
+  const std::array<std::pair<Op, std::uint64_t>, 4> asked{
+      {{Op::read, 3}, {Op::write, 2}, {Op::trim, 1}, {Op::flush, 4}}};
+  for (const auto& [op, requests] : asked) {
+    EXPECT_EQ(answers_in(counters.times_of(op).lateness), requests);
+    EXPECT_EQ(answers_in(counters.times_of(op).model_latency), requests);
+  }
 }
 
 TEST_P(Live, WithoutPowerEverythingFailsAndNothingChanges) {
@@ -686,11 +710,6 @@ TEST(LiveStreams, WritesCarryTheStreamOfTheirRange) {
   EXPECT_THROW(world.device.set_streams({{extent(0, 10), 1}, {extent(9, 10), 2}}), OperatingError);
 }
 
-std::uint64_t answers_in(const host::LatencyHistogram& histogram) {
-  const auto& counts = histogram.counts();
-  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
-}
-
 // At speed virtual the model sees what a host at depth 1 would have shown it, whoever asks how
 // fast.
 TEST(LiveVirtualTime, AgesTheDriveAsAHostAtDepthOne) {
@@ -728,8 +747,10 @@ TEST(LiveVirtualTime, AgesTheDriveAsAHostAtDepthOne) {
   EXPECT_EQ(now, driver.now());
   EXPECT_EQ(seen, seen_of(driver.device()));
   EXPECT_EQ(counters.unpaced, 4000U);
-  EXPECT_EQ(answers_in(counters.lateness), 0U);
-  EXPECT_EQ(answers_in(counters.model_latency), 0U);
+  for (const ReplyTimes& times : counters.times) {
+    EXPECT_EQ(answers_in(times.lateness), 0U);
+    EXPECT_EQ(answers_in(times.model_latency), 0U);
+  }
 }
 
 TEST(LiveVirtualTime, KeepsDataAndGoesOnInRealTime) {
@@ -747,7 +768,7 @@ TEST(LiveVirtualTime, KeepsDataAndGoesOnInRealTime) {
   world.host.write(extent(0, kBlock), 2);
   EXPECT_EQ(world.host.wait(), 0U);
   EXPECT_GT(time_of(), aged);
-  EXPECT_EQ(answers_in(world.counters().lateness), 1U);
+  EXPECT_EQ(answers_in(world.counters().times_of(Op::write).lateness), 1U);
   world.device.power_cut(1, After::on);
   EXPECT_EQ(world.host.versions(extent(kBlock, 1)).front(), Version{1});
 }

@@ -54,6 +54,9 @@ def test_the_same_points_agree_with_their_simulation(checkout: Project) -> None:
     assert set(table.device) == {"hdd", "ssd"}
     assert (table.slowdown >= 1).all()
     assert (table.lateness_max_ns >= table.lateness_p50_ns).all()
+    assert (table.replies_read > 0).all()
+    judged = table[table.replies_read >= stats.FEWEST]
+    assert (judged.lateness_read_mean_ns <= 0.05 * judged.model_latency_read_mean_ns).all()
     compared = agreement.compare(checkout, "grace_hash_join", **FEW.model_dump(exclude_unset=True))
     assert len(compared) == len(table)
     assert (compared.ios_compared == 16).all()
@@ -138,17 +141,66 @@ def histogram(values: dict[int, int]) -> dict[str, Any]:
     }
 
 
+def times(**kinds: tuple[dict[int, int], dict[int, int]]) -> dict[str, Any]:
+    """Lateness and latencies by kind, as a device says them at a slowdown of 1."""
+    none = {"lateness": histogram({}), "model_latency": histogram({})}
+    told = {
+        kind: {"lateness": histogram(late), "model_latency": histogram(took)}
+        for kind, (late, took) in kinds.items()
+    }
+    return stats.times(dict.fromkeys(stats.KINDS, none) | told, 1)
+
+
 def test_lateness_makes_a_run_invalid_past_the_stated_bounds() -> None:
     live = {"store_errors": 0, "lost_records": 0}
-    latency = stats.summary(histogram({100_000: 100}))
-    on_time = stats.summary(histogram({4_000: 100}))
-    late_on_average = stats.summary(histogram({6_000: 100}))
-    late_at_times = stats.summary(histogram({1: 98, 20_000: 2}))
-    assert stats.problems(live, on_time, latency) == []
-    assert "mean 6 us of 100 us" in stats.problems(live, late_on_average, latency)[0]
-    assert "p99 20 us of 100 us" in stats.problems(live, late_at_times, latency)[0]
-    assert stats.problems({**live, "store_errors": 1}, on_time, latency)
-    assert stats.problems({**live, "lost_records": 1}, on_time, latency)
+    latency = {100_000: 100}
+    on_time = times(write=({4_000: 100}, latency))
+    late_on_average = times(write=({6_000: 100}, latency))
+    late_at_times = times(write=({1: 98, 20_000: 2}, latency))
+    assert stats.problems(live, on_time) == []
+    assert "mean 6.0 us of 100.0 us" in stats.problems(live, late_on_average)[0]
+    assert "p99 20.0 us of 100.0 us" in stats.problems(live, late_at_times)[0]
+    assert stats.problems({**live, "store_errors": 1}, on_time)
+    assert stats.problems({**live, "lost_records": 1}, on_time)
+
+
+def test_slow_requests_of_one_kind_do_not_make_up_for_late_ones_of_another() -> None:
+    """As in a row of TRIM x fallocate: its mean was 7.3 ms for the TRIMs, its median 0.4."""
+    live = {"store_errors": 0, "lost_records": 0}
+    reads = ({10_000: 10_000}, {100_000: 10_000})
+    trims = ({10_000: 1_000}, {10_000_000: 1_000})
+    assert stats.problems(live, times(trim=trims)) == []
+    [problem] = stats.problems(live, times(read=reads, trim=trims))
+    assert problem.startswith("replies to read requests left late: mean 10.0 us of 100.0 us")
+    late_at_times = ({1: 9_800, 20_000: 200}, {100_000: 10_000})
+    [problem] = stats.problems(live, times(read=late_at_times, trim=trims))
+    assert "read requests left late: p99 20.0 us of 100.0 us" in problem
+    assert stats.problems(live, times(read=reads, trim=trims), {"p99_ns": 0.15}) == []
+
+
+def test_requests_of_which_there_are_few_are_judged_with_the_rest() -> None:
+    live = {"store_errors": 0, "lost_records": 0}
+    reads = ({1_000: 10_000}, {100_000: 10_000})
+    fewer = ({90_000: 99}, {100_000: 99})
+    assert stats.problems(live, times(read=reads, flush=fewer)) == []
+    enough = ({90_000: 100}, {100_000: 100})
+    found = stats.problems(live, times(read=reads, flush=enough))
+    assert [each.split(" left")[0] for each in found] == ["replies to flush requests"] * 2
+    assert len(stats.problems(live, times(flush=fewer))) == 2, "with nothing beside them"
+
+
+def test_times_of_all_requests_are_those_of_the_kinds_together() -> None:
+    seen = {
+        kind: {"lateness": histogram({}), "model_latency": histogram({})} for kind in stats.KINDS
+    }
+    seen["read"] = {"lateness": histogram({8: 3}), "model_latency": histogram({100: 3})}
+    seen["trim"] = {"lateness": histogram({4: 1, 8: 1}), "model_latency": histogram({50: 1, 700: 1})}
+    found = stats.times(seen, slowdown=4)
+    assert found["lateness"] == stats.summary(histogram({4: 1, 8: 4}), scale=0.25)
+    assert found["model_latency"] == stats.summary(histogram({50: 1, 100: 3, 700: 1}))
+    assert found["kinds"]["read"]["lateness"] == stats.summary(histogram({8: 3}), scale=0.25)
+    assert found["kinds"]["read"]["model_latency"]["mean_ns"] == 100.0
+    assert found["kinds"]["flush"]["lateness"]["count"] == 0
 
 
 def test_a_summary_is_that_of_the_values() -> None:

@@ -52,6 +52,17 @@ nb::dict histogram_of(const host::LatencyHistogram& histogram) {
   return out;
 }
 
+nb::dict times_of(const LiveCounters& counters) {
+  nb::dict out;
+  for (std::size_t i = 0; i < kOps.size(); ++i) {
+    nb::dict of_kind;
+    of_kind["lateness"] = histogram_of(counters.times[i].lateness);
+    of_kind["model_latency"] = histogram_of(counters.times[i].model_latency);
+    out[kOps[i]] = std::move(of_kind);
+  }
+  return out;
+}
+
 enum class Which : std::uint8_t { look, reset, end_record };
 
 // The GIL is wanted while the device is locked: nobody who holds it may wait for the device.
@@ -65,9 +76,11 @@ nb::dict snapshot(Live& live, Which which) {
     const auto* ssd = dynamic_cast<const flash::Ssd*>(&model);
     out["ranges"] = ssd != nullptr ? ranges_of(*ssd) : nb::list();
     out["range_shares"] = ssd != nullptr ? range_shares_of(*ssd) : nb::list();
-    counters = counted;
-    if (which != Which::reset) return;
-    counted = {};
+    if (which != Which::reset) {
+      counters = counted;
+      return;
+    }
+    std::swap(counters, counted);
     counted.lost_records = counters.lost_records;  // they concern the record, whoever counts
   };
   {
@@ -75,8 +88,7 @@ nb::dict snapshot(Live& live, Which which) {
     which == Which::end_record ? live.device.end_record(see) : live.device.look(see);
   }
   out["live"] = counts_of(counters);
-  out["lateness"] = histogram_of(counters.lateness);
-  out["model_latency"] = histogram_of(counters.model_latency);
+  out["times"] = times_of(counters);
   return out;
 }
 
@@ -215,8 +227,8 @@ void bind_state(nb::class_<Live>& live) {
           },
           nb::kw_only(), "then_reset"_a = false,
           "Counters of the model (device) and of the host side (live), ranges and shares by range "
-          "(flash), lateness, model time: all of one moment; `then_reset`: those of the host side "
-          "count from 0 then.")
+          "(flash), times (lateness and model_latency, by kind of request), model time: all of one "
+          "moment; `then_reset`: those of the host side count from 0 then.")
       .def(
           "end_record", [](Live& d) { return snapshot(d, Which::end_record); },
           "Waits until nothing is in flight, ends the record, and takes a snapshot.");

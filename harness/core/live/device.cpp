@@ -231,7 +231,7 @@ void LiveDevice::done(Tag tag, Nanos when) {
     model_last_ = std::max(model_last_, when);
     p.due = p.arrived;
   } else {
-    counters_.model_latency.add(when - p.asked);
+    counters_.times_of(p.request.op).model_latency.add(when - p.asked);
     p.due = clock_.to_real(when) - path_cost(p.request);
   }
   due_.push({p.due, ++orders_, tag});
@@ -249,7 +249,10 @@ void LiveDevice::answer_due(Lock& lock) {
     free_tags_.push_back(tag);
     const bool waits = p.flush != 0;  // for who is writing data, which counts as late, too
     settle(lock, p);
-    if (pace_ == Pace::real) counters_.lateness.add((waits ? real_now() : now) - p.due + p.stopped);
+    if (pace_ == Pace::real) {
+      const Nanos late = (waits ? real_now() : now) - p.due + p.stopped;
+      counters_.times_of(p.request.op).lateness.add(late);
+    }
     reply(lock, std::move(p));
     admit_held(lock);
     now = real_now();

@@ -75,6 +75,12 @@ struct RecordedRequest {
   bool fua = false;
 };
 
+// When replies of one kind left, and when the model wanted them to.
+struct ReplyTimes {
+  host::LatencyHistogram lateness;       // of paced replies, in real time
+  host::LatencyHistogram model_latency;  // of the same, in the model's time
+};
+
 struct LiveCounters {
   std::array<std::uint64_t, 4> replies{};  // by operation
   std::uint64_t errors = 0;                // replies that were errors
@@ -83,8 +89,9 @@ struct LiveCounters {
   std::uint64_t power_cuts = 0;
   std::uint64_t unpaced = 0;  // replies while the pace was not real
   std::uint64_t lost_records = 0;
-  host::LatencyHistogram lateness;       // of paced replies, in real time
-  host::LatencyHistogram model_latency;  // of the same, in the model's time
+  std::array<ReplyTimes, 4> times;  // by operation
+
+  [[nodiscard]] ReplyTimes& times_of(Op op) { return times[static_cast<std::size_t>(op)]; }
 };
 
 // But for the histograms.

@@ -85,9 +85,8 @@ class Service:
         with self._counting:
             seen = self._model.snapshot()
             counted, shares = self._counted(seen), self._shares_of(seen)
-        lateness = stats.summary(seen["lateness"], scale=1.0 / self._slowdown)
-        latency = stats.summary(seen["model_latency"])
-        problems = stats.problems(seen["live"], lateness, latency)
+        times = stats.times(seen["times"], self._slowdown)
+        problems = stats.problems(seen["live"], times)
         problems += [each for each in self._earlier_problems if each not in problems]
         if self._recovered:
             problems.append(stats.RECOVERED)
@@ -105,8 +104,7 @@ class Service:
             "ranges": [asdict(each) for each in _ranges_of(seen)],
             "shares": shares,
             "live": seen["live"],
-            "lateness": lateness,
-            "model_latency": latency,
+            **times,
             "path": self._costs.as_dict() if self._costs else None,
             "trim_policy": self._trim.value if self._trim else None,
             "valid": not problems,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,15 @@ MEAN_BOUND: Final = 0.05
 
 P99_BOUND: Final = 0.15
 """99th percentile of lateness, as a share of that of the model's latency."""
+
+FEWEST: Final = 100
+"""Requests of one kind from which on that kind is judged by itself: of fewer the 99th percentile is
+the largest value, so that one reply, which the machine held up, would spoil a run in which hardly
+any were of its kind. A prior. What fewer are late by is judged with all the rest."""
+
+KINDS: Final = ("read", "write", "trim", "flush")
+
+BOUNDS: Final = {"mean_ns": MEAN_BOUND, "p99_ns": P99_BOUND}
 
 RECOVERED: Final = (
     "the device's process died and another one took over, whose model knows nothing of what was "
@@ -40,22 +49,63 @@ def summary(histogram: Mapping[str, Any], *, scale: float = 1.0) -> dict[str, fl
     }
 
 
+def merged(histograms: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """One histogram of the core, of all that several have counted."""
+    parts = list(histograms)
+    counts: dict[int, int] = {}
+    for part in parts:
+        for lower, count in zip(part["lower_ns"], part["count"], strict=True):
+            counts[int(lower)] = counts.get(int(lower), 0) + int(count)
+    bounds = sorted(counts)
+    return {
+        "lower_ns": bounds,
+        "count": [counts[lower] for lower in bounds],
+        "sum_ns": sum(part["sum_ns"] for part in parts),
+        "max_ns": max((part["max_ns"] for part in parts), default=0),
+    }
+
+
+def times(seen: Mapping[str, Mapping[str, Any]], slowdown: int) -> dict[str, dict[str, Any]]:
+    """Summaries of `lateness` and `model_latency`, in the model's time, of all requests together,
+    and under `kinds` those of each kind. `seen`: histograms by kind, as the core has them.
+    """
+    scale = {"lateness": 1.0 / slowdown, "model_latency": 1.0}
+    kinds = {
+        kind: {name: summary(seen[kind][name], scale=scale[name]) for name in scale}
+        for kind in KINDS
+    }
+    together = {
+        name: summary(merged(seen[kind][name] for kind in KINDS), scale=scale[name])
+        for name in scale
+    }
+    return {**together, "kinds": kinds}
+
+
 def problems(
-    live: Mapping[str, int], lateness: Mapping[str, float], latency: Mapping[str, float]
+    live: Mapping[str, int], seen: Mapping[str, Any], bounds: Mapping[str, float] = BOUNDS
 ) -> list[str]:
     """Why what was measured since the last reset is not valid; empty if it is.
 
-    `lateness` and `latency` are summaries in the same time.
+    `seen` has what `times` gives. All requests together are judged, and by themselves the kinds of
+    which there are `FEWEST`: slow TRIMs do not make up for reads that are late. `bounds`: by names
+    of a summary's values.
     """
     found = []
     if live["store_errors"]:
         found.append(f"the store failed {live['store_errors']} times (is its disk full?)")
     if live["lost_records"]:
         found.append(f"{live['lost_records']} requests were not recorded")
-    for name, bound in (("mean_ns", MEAN_BOUND), ("p99_ns", P99_BOUND)):
-        if lateness[name] > bound * latency[name]:
-            found.append(
-                f"replies left late: {name.removesuffix('_ns')} {lateness[name] / 1e3:.0f} us of "
-                f"{latency[name] / 1e3:.0f} us ({bound:.0%} is the bound): use a larger --slowdown"
-            )
+    judged = {"replies": seen} | {
+        f"replies to {kind} requests": of_kind
+        for kind, of_kind in seen["kinds"].items()
+        if of_kind["lateness"]["count"] >= FEWEST
+    }
+    for what, of_these in judged.items():
+        lateness, latency = of_these["lateness"], of_these["model_latency"]
+        found += [
+            f"{what} left late: {name.removesuffix('_ns')} {lateness[name] / 1e3:.1f} us of "
+            f"{latency[name] / 1e3:.1f} us ({bound:.0%} is the bound): use a larger --slowdown"
+            for name, bound in bounds.items()
+            if lateness[name] > bound * latency[name]
+        ]
     return found
