@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -465,6 +466,39 @@ TEST(LiveDevice, WhatAChangeHoldsUpIsLate) {
   LiveCounters counters = world.counters();
   ASSERT_EQ(counters.held, 1U);
   EXPECT_GT(counters.times_of(Op::write).lateness.largest_ns(), 500'000);
+}
+
+// Its arrival is stamped, then its data takes a while, and others move the model's time on: the
+// model is asked at their time. With nobody else it is answered late by the same.
+TEST(LiveDevice, WhoIsAskedForAfterOthersThatCameLaterIsLate) {
+  struct Heard final : Ticket {
+    explicit Heard(std::promise<int>& to) : said(to) {}
+    void reply(int error) override { said.set_value(error); }
+    std::promise<int>& said;
+  };
+  constexpr Bytes most = 128_MiB;
+  flash::SsdParameters large = ssd();
+  large.geometry.capacity = most;
+  large.link_rate = BytesPerSecond{1'000'000'000'000};  // the model takes next to no time
+  LiveDevice device(make(large), memory_fd(most + 64_MiB), most);
+  device.start();
+  device.set_pace(Pace::real, 1, Nanos{0});
+  std::vector<std::byte> data(static_cast<std::size_t>(most.count()), std::byte{1});
+  std::promise<int> said;
+  std::atomic<bool> ending{false};
+  std::thread others([&] {
+    while (!ending) device.look([](DeviceModel&, LiveCounters&, Nanos) {});
+  });
+  const Nanos begin = real_now();
+  device.read(Bytes{0}, data, std::make_unique<Heard>(said));
+  const Nanos took = real_now() - begin;
+  ending = true;
+  others.join();
+  EXPECT_EQ(said.get_future().get(), 0);
+  device.look([&](DeviceModel&, LiveCounters& counters, Nanos) {
+    const auto late = counters.times_of(Op::read).lateness.largest_ns();
+    EXPECT_GT(2 * late, static_cast<std::uint64_t>(took.count()));
+  });
 }
 
 // Slow TRIMs say nothing of how late reads may be.

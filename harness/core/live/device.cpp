@@ -203,6 +203,7 @@ void LiveDevice::admit(Lock& lock, Pending pending, bool at_once) {
   }
   if (pace_ == Pace::virtual_time) ++counters_.unpaced;
   p.asked = pace_ == Pace::virtual_time ? model_last_ : model_now(p.arrived);
+  if (pace_ == Pace::real) p.shifted = std::max(clock_.to_real(p.asked) - p.arrived, Nanos{0});
   p.request.stream = stream_of(p.request.lba);
   record(p);
   model_->submit(tag, p.request, p.asked);
@@ -250,7 +251,7 @@ void LiveDevice::answer_due(Lock& lock) {
     const bool waits = p.flush != 0;  // for who is writing data, which counts as late, too
     settle(lock, p);
     if (pace_ == Pace::real) {
-      const Nanos late = (waits ? real_now() : now) - p.due + p.stopped;
+      const Nanos late = (waits ? real_now() : now) - p.due + p.stopped + p.shifted;
       counters_.times_of(p.request.op).lateness.add(late);
     }
     reply(lock, std::move(p));
@@ -583,7 +584,7 @@ Nanos LiveDevice::path_cost(const Request& request) const {
 }
 
 // The model's time never runs backwards, though threads may come in another order than they looked
-// at the clock.
+// at the clock: who comes late is served late, which counts as such (see Pending::shifted).
 Nanos LiveDevice::model_now(Nanos real) {
   model_last_ = std::max(model_last_, clock_.to_model(real));
   return model_last_;

@@ -187,6 +187,7 @@ class LiveDevice final : private Host {
     bool alone = false;        // its answer makes nothing durable but itself
     bool was_stopped = false;  // held because the device was being changed
     Nanos stopped = {};        // and for so long, real
+    Nanos shifted = {};        // the model was asked so much after it arrived, real
     Nanos asked = {};          // the model, in its time
     Nanos due = {};            // real
   };
