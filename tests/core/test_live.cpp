@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -838,6 +839,27 @@ TEST(LiveDevice, AStoreThatFailsIsAnErrorAndCounted) {
   host.read(extent(0, 8));
   EXPECT_EQ(host.wait(), 2U);
   device.look([](DeviceModel&, LiveCounters& c, Nanos) { EXPECT_EQ(c.store_errors, 2U); });
+}
+
+// /dev/zero can be read and written, and not synced.
+TEST(LiveStore, IsSyncedBeforeTheHostHearsThatAnythingIsDurable) {
+  LiveDevice device(make(ssd()), ::open("/dev/zero", O_RDWR | O_CLOEXEC), kVisible);
+  LiveHost host(device);
+  device.start();
+  for (const Pace pace : {Pace::none, Pace::real, Pace::virtual_time}) {
+    device.set_pace(pace, 1, Nanos{0});
+    host.write(extent(0, kBlock), 1);
+    EXPECT_EQ(host.wait(), 0U);
+    host.flush();
+    EXPECT_EQ(host.wait(), 1U);
+    host.write_through(extent(0, kBlock), 2);
+    EXPECT_EQ(host.wait(), 1U);
+  }
+  device.look([](DeviceModel&, LiveCounters& c, Nanos) { EXPECT_EQ(c.store_errors, 6U); });
+  device.set_honest_flush(false);
+  host.flush();
+  host.write_through(extent(0, kBlock), 3);
+  EXPECT_EQ(host.wait(), 0U) << "who lies does not sync";
 }
 
 TEST(LiveDevice, MeasuringThePathLeavesTheDataAlone) {

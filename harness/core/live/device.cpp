@@ -71,6 +71,7 @@ void LiveDevice::write(Bytes offset, std::span<const std::byte> data,
     pending.error = checked(store_.write(offset + visible_, data));
   } else {
     overwrite(pending, [&] { return store_.write(offset, data); });
+    if (pending.request.fua) sync_store(pending);
   }
   ask(std::move(pending));
 }
@@ -89,6 +90,7 @@ void LiveDevice::flush(std::unique_ptr<Ticket> ticket) {
     const std::lock_guard data(data_mutex_);
     pending.flush = undo_.begin_flush();
   }
+  if (!pending.lies) sync_store(pending);
   ask(std::move(pending));
 }
 
@@ -112,6 +114,12 @@ void LiveDevice::overwrite(Pending& pending, const std::function<int()>& change)
     }
   }
   pending.error = checked(change());
+}
+
+// What the host was told is durable is so if this machine loses its power, too. The request has
+// arrived: what this takes beyond the model's time is late. Memory has nothing to sync.
+void LiveDevice::sync_store(Pending& pending) {
+  if (pending.error == 0 && survives(pending)) pending.error = checked(store_.sync());
 }
 
 int LiveDevice::change_undoably(Pending& pending, const std::function<int()>& change) {

@@ -207,6 +207,7 @@ class LiveDevice final : private Host {
 
   [[nodiscard]] Pending begin(Op op, const Extent& extent, std::unique_ptr<Ticket> ticket) const;
   void overwrite(Pending& pending, const std::function<int()>& change);
+  void sync_store(Pending& pending);
   [[nodiscard]] int change_undoably(Pending& pending, const std::function<int()>& change);
   [[nodiscard]] std::vector<Extent> worth_saving(const Request& request) const;
   void forget_durable();

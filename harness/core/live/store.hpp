@@ -21,6 +21,7 @@ class Store {
   [[nodiscard]] int read(Bytes offset, std::span<std::byte> into) const;
   [[nodiscard]] int write(Bytes offset, std::span<const std::byte> data);
   [[nodiscard]] int punch(Bytes offset, Bytes length);
+  // What was written is on the file's disk; memory has none (noop_fsync, mm/shmem.c).
   [[nodiscard]] int sync();
 
   // Whether any part of the extent was written, and not punched since.
