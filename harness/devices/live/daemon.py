@@ -28,7 +28,7 @@ from harness.devices.live.service import Made, Service
 from harness.devices.live.spec import MEMORY, LiveSpec
 from harness.devices.profiles import core_parameters
 from harness.errors import HarnessError, TargetError
-from harness.system import idle_states
+from harness.system import idle_states, processes
 
 
 class Daemon:
@@ -255,6 +255,7 @@ def main() -> None:
     folder, lock_fd, ready_fd = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     for fd in (lock_fd, ready_fd):
         os.set_inheritable(fd, False)
+    processes.flush_io()  # one that holds the device's lock must not wait for writes to the device
     place = Place(folder.name)
     before = place.about() if AGAIN in sys.argv[4:] else None
     with contextlib.suppress(BrokenPipeError):  # who wanted the device is no more: it goes, too

@@ -675,6 +675,49 @@ def test_who_changes_the_watch_does_not_wait_for_who_looks() -> None:
     assert ended.stdout.splitlines() == ["done"], ended.stderr
 
 
+_NO_IO = 0x00080000
+"""PF_MEMALLOC_NOIO, of the kernel's include/linux/sched.h."""
+
+_FLUSHES = "import sys; from harness.system import processes; sys.exit(not processes.flush_io())"
+
+
+def flags_of(pid: int, thread: int) -> int:
+    words = Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()
+    return int(words[6])
+
+
+def test_no_thread_that_may_hold_a_lock_waits_for_writes_to_the_device() -> None:
+    """Those that libraries have started before hold none."""
+    allowed = subprocess.run([sys.executable, "-c", _FLUSHES], cwd=REPOSITORY, check=False)
+    if allowed.returncode != 0:
+        pytest.skip("the kernel lets nobody be an I/O flusher here (CAP_SYS_RESOURCE)")
+    with live.created(small(speed="real", slowdown=1000)) as device:
+        process = int(device.place.about()["pid"])
+        threads = sorted(map(int, os.listdir(f"/proc/{process}/task")))
+        flushers = [bool(flags_of(process, thread) & _NO_IO) for thread in threads]
+    assert threads[0] == process
+    assert flushers[0], "who measures, and starts the others"
+    of_ours = flushers[1:]
+    assert of_ours[of_ours.index(True) :] == [True] * of_ours.count(True)
+    assert of_ours.count(True) >= 3, "the pacer, one or two that serve, the control socket"
+
+
+def test_a_device_says_of_each_kind_of_request_how_late_it_was(tmp_path: Path) -> None:
+    spec = small(speed="real", slowdown=64, store=str(tmp_path / "store"))
+    with live.created(spec) as device, device.path.open("r+b", buffering=0) as file:
+        device.reset()
+        for number in range(3):
+            os.pwrite(file.fileno(), b"x" * 4096, number << 20)
+            os.fsync(file.fileno())
+        said = device.stats()
+    counted = {kind: times["lateness"]["count"] for kind, times in said["kinds"].items()}
+    assert counted == {kind: said["live"][f"{kind}_replies"] for kind in counted}
+    assert counted["write"] >= 3
+    assert counted["flush"] >= 3
+    assert said["lateness"]["count"] == sum(counted.values())
+    assert all(said["kinds"]["flush"]["model_latency"].values())
+
+
 def test_specs_say_what_is_wrong() -> None:
     with pytest.raises(BadParameter, match="slowdown"):
         small(slowdown=-1)
