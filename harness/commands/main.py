@@ -505,7 +505,7 @@ def fit(
 @app.command()
 def clean(
     everything: Annotated[
-        bool, typer.Option("--all", help="living devices too, not only what was killed")
+        bool, typer.Option("--all", help="living devices too, but for those of living runs")
     ] = False,
 ) -> None:
     """Removes what killed runs have left: live devices, mounts, servers, folders."""

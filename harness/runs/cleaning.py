@@ -22,7 +22,7 @@ def clean(*, everything: bool = False) -> Cleaned:
     """Ends processes, then removes live devices, then deletes folders, of runs that are no more.
 
     What cannot be removed does not keep the rest. `everything`: living devices go as well, but
-    never what a living run has started.
+    never what a living run has started or made.
     """
     done, failed = leases.end_processes()
     if os.geteuid() == 0 or everything:  # an ordinary user has no devices, and may not see root's

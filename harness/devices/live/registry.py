@@ -164,6 +164,11 @@ class Place:
         """Whether somebody wanted the device to end with it, or was making it, and is no more."""
         return locks.is_lost(self.folder / "owner")
 
+    def is_owned(self) -> bool:
+        """Whether somebody lives who wants the device to end with it, or is making it."""
+        owner = self.folder / "owner"
+        return locks.is_held(owner) and not locks.is_lost(owner)
+
     def last_words(self) -> str:
         """The last line that its process said."""
         try:
@@ -338,15 +343,23 @@ def existing(name: str) -> Place:
 def clean(*, everything: bool = False) -> tuple[list[str], list[str]]:
     """Removes what killed processes have left behind; with `everything`, living devices as well.
 
-    A device goes if its process is dead, or if its owner is. What does not go does not keep the
-    others. Returns what was done and what could not be, a line each.
+    A device goes if its process is dead, or if its owner is; a living one of a living owner never,
+    since that measures on it: who wants it to end removes it by its name. What does not go does not
+    keep the others. Returns what was done and what could not be, a line each.
     """
     done: list[str] = []
     failed: list[str] = []
     names = list_names()
     with locks.folder_lock(ROOT, shared=False):  # one at a time, and nobody begins a device
         for place in map(Place, names):
-            if not (everything or place.is_dead() or place.is_abandoned()):
+            left_behind = place.is_dead() or place.is_abandoned()
+            if not (everything or left_behind):
+                continue
+            if not left_behind and place.is_owned():
+                done.append(
+                    f"{place.name}: left to the run that made it: "
+                    f"`harness device remove --force {place.name}` ends it"
+                )
                 continue
             try:
                 done += _remove_traces(place)
