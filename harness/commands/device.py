@@ -318,11 +318,11 @@ def _stats_table(s: dict[str, Any]) -> Table:
     for kind, times in s["kinds"].items():
         late, took = times["lateness"], times["model_latency"]
         if late["count"]:
-            parts = [
+            shown = [
                 f"{name.removesuffix('_ns')} {late[name] / 1e3:,.1f} of {took[name] / 1e3:,.1f}"
                 for name in ("mean_ns", "p99_ns")
             ]
-            table.add_row(f"{kind}: late, us", "  ".join(parts))
+            table.add_row(f"{kind}: late, us", "  ".join(shown))
     table.add_row("valid", "yes" if s["valid"] else "[red]no[/]: " + "; ".join(s["problems"]))
     return table
 

@@ -204,6 +204,7 @@ class Recorder:
         )
         self._file.finish(self._facts(recording, problems))
         if problems:
+            self._file.close()
             raise self._incomplete(problems)
         self._file.publish()
         self.recording = recording

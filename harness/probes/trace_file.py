@@ -15,6 +15,7 @@ from harness.errors import BadParameter, DataFolderError, TraceError, TraceIncom
 from harness.probes import scripts
 from harness.probes.probe import Probe
 from harness.probes.proof import Tally, as_facts
+from harness.system import new_files
 
 METADATA_KEY: Final = b"flashlab.recording"
 _GROUP_ROWS: Final = 262_144
@@ -35,9 +36,10 @@ class TraceFile:
         self._pending: list[pa.Table] = []
 
     def open(self) -> None:
-        """Makes the file. Raises DataFolderError."""
+        """Makes the file. Raises DataFolderError, also if somebody else records to it now."""
         try:
-            self._writer = pq.ParquetWriter(self.partial, self._schema, compression="zstd")
+            self._file = new_files.new_file_over(self.partial)
+            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         except OSError as error:
             raise DataFolderError(
                 f"{self.partial}: {error.strerror or error}: choose another place"
@@ -50,18 +52,21 @@ class TraceFile:
             self._write()
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Writes what is left, and what there is to say of the recording; closes the file."""
+        """Writes what is left, and what there is to say of the recording."""
         self._write()
         self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(facts).encode()})
-        self.close()
+        self._writer.close()
+        self._file.flush()
 
     def publish(self) -> None:
-        """Gives a complete recording its name."""
+        """Gives a complete recording its name; closes the file."""
         self.partial.replace(self.output)
+        self.close()
 
     def close(self) -> None:
         """What was written so far stays readable under its incomplete name."""
         self._writer.close()
+        self._file.close()
 
     def _write(self) -> None:
         table = pa.concat_tables(self._pending or [self._schema.empty_table()])

@@ -31,7 +31,7 @@ def flush_io() -> bool:
     becomes. Says whether the kernel lets us (CAP_SYS_RESOURCE, Linux 5.6).
     """
     arguments = map(ctypes.c_ulong, (1, 0, 0, 0))
-    return ctypes.CDLL(None, use_errno=True).prctl(_SET_IO_FLUSHER, *arguments) == 0
+    return bool(ctypes.CDLL(None, use_errno=True).prctl(_SET_IO_FLUSHER, *arguments) == 0)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from live_world import eventually
 from harness import plots
 from harness.errors import (
     BadParameter,
+    DataFolderError,
     HarnessError,
     MissingTool,
     TargetError,
@@ -646,6 +647,28 @@ def test_every_request_is_there(device: Path, tmp_path: Path) -> None:
     assert after.read_ios >= moved.read_ios
     assert trace_file.check_file(tmp_path / "t.parquet")["rows"] == recording.rows
     assert not (tmp_path / "t.incomplete.parquet").exists()
+
+
+def test_a_recording_takes_nobody_s_file_and_follows_no_link(tmp_path: Path) -> None:
+    """Who may write to the folder knows the name that an unfinished recording has."""
+    schema = scripts.find("block_io").schema
+    partial, his = tmp_path / "t.incomplete.parquet", tmp_path / "his"
+    his.write_text("his")
+    partial.symlink_to(his)
+    file = trace_file.TraceFile(tmp_path / "t.parquet", schema)
+    with pytest.raises(DataFolderError, match="something else than a file: choose another place"):
+        file.open()
+    assert his.read_text() == "his"
+    partial.unlink()
+    partial.write_text("what a recording that failed has left")
+    file.open()
+    other = trace_file.TraceFile(tmp_path / "t.parquet", schema)
+    with pytest.raises(DataFolderError, match="somebody else writes it"):
+        other.open()
+    file.finish({"rows": 0, "problems": []})
+    file.publish()
+    assert len(pq.read_table(tmp_path / "t.parquet")) == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["his", "t.parquet"]
 
 
 @pytest.mark.servers

@@ -194,7 +194,10 @@ def test_times_of_all_requests_are_those_of_the_kinds_together() -> None:
         kind: {"lateness": histogram({}), "model_latency": histogram({})} for kind in stats.KINDS
     }
     seen["read"] = {"lateness": histogram({8: 3}), "model_latency": histogram({100: 3})}
-    seen["trim"] = {"lateness": histogram({4: 1, 8: 1}), "model_latency": histogram({50: 1, 700: 1})}
+    seen["trim"] = {
+        "lateness": histogram({4: 1, 8: 1}),
+        "model_latency": histogram({50: 1, 700: 1}),
+    }
     found = stats.times(seen, slowdown=4)
     assert found["lateness"] == stats.summary(histogram({4: 1, 8: 4}), scale=0.25)
     assert found["model_latency"] == stats.summary(histogram({50: 1, 100: 3, 700: 1}))

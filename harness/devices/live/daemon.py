@@ -182,8 +182,9 @@ class Daemon:
             return
         self._device.sync()
         model = self._device.save(then_record=False)
-        self._place.note_unfinished(store.part_of(self._spec.state))
-        store.save_state(self._spec.state, model, self._facts(), self._store_fd)
+        part = store.part_of(self._spec.state)
+        self._place.note_unfinished(part)
+        store.save_state(self._spec.state, model, self._facts(), self._store_fd, part)
 
     def _measured(self) -> Made:
         """The device, with what the way to it costs; that is taken off its times from now on."""

@@ -8,11 +8,14 @@ killed leaves a file that ends in .part. Beside it lies the model's state at the
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +24,7 @@ from harness import _core
 from harness.devices.live.spec import LiveSpec
 from harness.devices.model import Device, Run
 from harness.errors import BadParameter, DataFolderError, TargetError, TraceError
+from harness.system import new_files
 
 _SPEC: Final = b"flashlab.spec"
 _CHANGED: Final = b"flashlab.changed"
@@ -50,11 +54,9 @@ class Recording:
         self._part = path.with_name(path.name + ".part")
         self._spec = spec
         self._changed: list[str] = []
-        if path.exists():
-            raise TargetError(f"{path} exists: choose another name for the record")
+        self._files: list[BinaryIO] = []
         try:
-            self._writer = pq.ParquetWriter(self._part, SCHEMA, compression="zstd")
-            initial_path(path).write_bytes(device.save(then_record=True))
+            self._begin()
         except OSError as error:
             self._give_up()
             raise TargetError(f"{path}: {error.strerror}: choose another place") from error
@@ -62,12 +64,28 @@ class Recording:
         self._thread = threading.Thread(target=self._drain, name="recording")
         self._thread.start()
 
+    def _begin(self) -> None:
+        """Files that are new, and locked until they are whole: nobody else records to them."""
+        part = self._new_file(self._part)
+        if os.path.lexists(self._path):  # only now nobody finishes another record of that name
+            raise FileExistsError(errno.EEXIST, "something of that name exists")
+        initial = self._new_file(initial_path(self._path))
+        initial.write(self._device.save(then_record=True))
+        initial.flush()
+        self._writer = pq.ParquetWriter(part, SCHEMA, compression="zstd")
+
+    def _new_file(self, path: Path) -> BinaryIO:
+        self._files.append(new_files.new_file(path))
+        return self._files[-1]
+
     def _give_up(self) -> None:
         """The device may record already, and nobody would take that away."""
         self._device.end_record()
         self._device.take_records()
-        for file in (self._part, initial_path(self._path)):
-            file.unlink(missing_ok=True)
+        for file in self._files:
+            Path(file.name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a full disk
+                file.close()
 
     def note_change(self, what: str) -> None:
         """The model was told something that is no request: a replay will not be exact."""
@@ -93,7 +111,11 @@ class Recording:
                 }
             )
             self._writer.close()
+            for file in self._files:
+                file.flush()
             self._part.rename(self._path)
+            for file in self._files:
+                file.close()
         except OSError as error:
             raise DataFolderError(f"cannot write the record {self._path}: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -300,6 +301,6 @@ def _record_files(record: Path) -> tuple[Path, Path]:
 def _new_record_files(record: Path) -> tuple[Path, Path]:
     """The same. Raises TargetError if somebody has such a file already."""
     for file in (record, *_record_files(record)):
-        if file.exists():
+        if os.path.lexists(file):
             raise TargetError(f"{file} exists: choose another name for the record")
     return _record_files(record)

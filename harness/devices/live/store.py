@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import stat
 import zlib
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from harness.errors import DataFolderError, TargetError
-from harness.system import core_sources
+from harness.system import core_sources, new_files
 from harness.units import format_bytes
 
 _BEHIND_BYTES: Final = 64 << 20
@@ -172,17 +173,19 @@ def _read_label(fd: int) -> Label | None:
 
 
 def part_of(path: Path) -> Path:
-    """Where a state is written before it is whole."""
-    return path.with_name(f".{path.name}.{os.getpid()}")
+    """Where a state is written before it is whole: a name that nobody else knows before."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
-def save_state(path: Path, model: bytes, facts: dict[str, Any], store_fd: int) -> None:
-    """Saves a model's state durably, and says in the store that it fits."""
+def save_state(
+    path: Path, model: bytes, facts: dict[str, Any], store_fd: int, part: Path | None = None
+) -> None:
+    """Saves a model's state durably, and says in the store that it fits. `part`: see `part_of`."""
     name = uuid4().hex
     head = {**facts, "name": name, "core": core_sources.version(), "crc": zlib.crc32(model)}
-    part = part_of(path)
+    part = part or part_of(path)
     try:
-        with part.open("wb") as file:
+        with new_files.new_file(part) as file:
             file.write(json.dumps(head).encode() + b"\n" + model)
             file.flush()
             os.fsync(file.fileno())
@@ -190,8 +193,9 @@ def save_state(path: Path, model: bytes, facts: dict[str, Any], store_fd: int) -
         _sync_folder(path.parent)
         write_label(store_fd, name)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+        if not isinstance(error, FileExistsError):  # that one is not ours
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
         raise DataFolderError(f"the state was not saved to {path}: {error.strerror}") from error
 
 

@@ -693,7 +693,7 @@ def test_no_thread_that_may_hold_a_lock_waits_for_writes_to_the_device() -> None
         pytest.skip("the kernel lets nobody be an I/O flusher here (CAP_SYS_RESOURCE)")
     with live.created(small(speed="real", slowdown=1000)) as device:
         process = int(device.place.about()["pid"])
-        threads = sorted(map(int, os.listdir(f"/proc/{process}/task")))
+        threads = sorted(int(task.name) for task in Path(f"/proc/{process}/task").iterdir())
         flushers = [bool(flags_of(process, thread) & _NO_IO) for thread in threads]
     assert threads[0] == process
     assert flushers[0], "who measures, and starts the others"
