@@ -6,8 +6,9 @@ import errno
 import fcntl
 import os
 import struct
+import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from harness.errors import TargetError
 
@@ -17,6 +18,7 @@ LONGEST_NAME: Final = 63
 _CLR_FD: Final = 0x4C01
 _GET_STATUS64: Final = 0x4C05
 _CONFIGURE: Final = 0x4C0A
+_CTL_ADD: Final = 0x4C80
 _CTL_REMOVE: Final = 0x4C81
 _CTL_GET_FREE: Final = 0x4C82
 _AUTOCLEAR: Final = 4
@@ -28,6 +30,8 @@ _INFO: Final = struct.Struct("=5Q4I64s64s32s2Q")
 _CONFIG_HEAD: Final = struct.Struct("=2I")
 _CONFIG_TAIL: Final = bytes(64)
 _ATTEMPTS: Final = 100
+_GLANCE_S: Final = 0.01
+"""Others' losetup and udev open a loop device for a moment to look at it."""
 
 
 def attach(
@@ -40,6 +44,9 @@ def attach(
 ) -> tuple[Path, int]:
     """A new loop device over an open file, with direct I/O, and a descriptor of it to be closed.
 
+    The kernel makes it anew, with a queue of its own: one that is free keeps the settings of whom
+    it was before, and so does one that a killed run has left and that went with its last user.
+
     `name`: what the kernel keeps as its name (lo_file_name). `size_bytes`: of the file from
     `offset_bytes` on; 0: all. `is_temporary`: it goes with its last user, however that ends.
     Raises TargetError.
@@ -51,7 +58,11 @@ def attach(
     for _ in range(_ATTEMPTS):
         if (made := _attach_free(_CONFIG_HEAD.pack(backing, 0) + info + _CONFIG_TAIL)) is not None:
             return made
-    raise TargetError("every free loop device was taken by somebody else: run this again")
+        time.sleep(_GLANCE_S)
+    raise TargetError(
+        "every free loop device was taken by somebody else, or is held open, so that its queue may "
+        "be set as somebody else left it: run this again"
+    )
 
 
 def _attach_free(config: bytes) -> tuple[Path, int] | None:
@@ -59,7 +70,10 @@ def _attach_free(config: bytes) -> tuple[Path, int] | None:
     device = None
     try:
         with CONTROL.open("rb") as control:
-            device = Path(f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}")
+            number = fcntl.ioctl(control, _CTL_GET_FREE)
+            device = Path(f"/dev/loop{number}")
+            if not _is_made_anew(control, number):
+                return None
         loop = os.open(device, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         if device is not None and not Path(f"/sys/block/{device.name}").exists():
@@ -76,6 +90,18 @@ def _attach_free(config: bytes) -> tuple[Path, int] | None:
             return None
         raise TargetError(f"{device}: {error.strerror}: Linux 5.8 or newer is needed") from error
     return device, loop
+
+
+def _is_made_anew(control: BinaryIO, number: int) -> bool:
+    """Removes a free loop device and makes it again; False if somebody else has it meanwhile."""
+    try:
+        fcntl.ioctl(control, _CTL_REMOVE, number)
+        fcntl.ioctl(control, _CTL_ADD, number)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.ENODEV, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def clear(loop: int) -> None:

@@ -60,6 +60,30 @@ def test_a_part_of_a_file_is_a_device_while_it_is_open(image: Path) -> None:
         os.close(loop)
 
 
+@pytest.mark.servers
+def test_a_queue_is_the_kernel_s_own_whatever_was_set_before(image: Path) -> None:
+    """A loop device that went with its last user is free, and keeps what was set."""
+    settings = {"nomerges": "2", "read_ahead_kb": "76"}
+    queues = []
+    for _ in range(2):
+        file = os.open(image, os.O_RDWR)
+        try:
+            device, loop = loop_devices.attach(file, is_temporary=True)
+        except TargetError as error:
+            pytest.skip(str(error))
+        finally:
+            os.close(file)
+        try:
+            queue = Path("/sys/block") / device.name / "queue"
+            queues.append({name: (queue / name).read_text().strip() for name in settings})
+            for name, value in settings.items():
+                (queue / name).write_text(value)
+        finally:
+            os.close(loop)
+    assert queues[0] == queues[1]
+    assert queues[1]["nomerges"] == "0"
+
+
 CHILD = """
 import os, signal, sys
 from harness.system import loop_devices

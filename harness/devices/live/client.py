@@ -21,7 +21,7 @@ from harness.devices.live.spec import LiveSpec
 from harness.devices.profiles import NamedRange
 from harness.devices.write_shares import Share, Writes
 from harness.errors import HarnessError, MissingTool, TargetError
-from harness.system import locks
+from harness.system import leases, locks
 from harness.system.programs import find_program
 
 _END_LIMIT_S: Final = 60.0
@@ -173,6 +173,7 @@ def create(spec: LiveSpec, name: str = "", *, owned: bool = False) -> LiveDevice
     """
     _check_system(spec.front)
     spec.check()
+    leases.free_workqueues()  # bound by a killed device, they would be measured with this one
     creation = registry.begin(name, spec.profile, spec.front)
     place = creation.place
     try:

@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from live_world import small
 
-from harness.devices.live import front, registry
+from harness.devices.live import client, front, registry
 from harness.devices.live.registry import Creation
-from harness.system import locks
+from harness.errors import TargetError
+from harness.system import leases, locks, workqueues
 
 
 @pytest.fixture
@@ -41,6 +43,30 @@ def test_a_living_device_of_a_living_run_stays_whatever_else_goes(root: Path) ->
     registry.remove_traces(owned.place)
     assert registry.list_names() == [], "who names it means it"
     os.close(owned.owner)
+
+
+@pytest.mark.root
+def test_nothing_is_measured_where_a_killed_device_has_bound_the_kernel_s_work(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the emulated tier, too: a run that was killed has left it, and nobody has cleaned."""
+    cpumask = tmp_path / "cpumask"
+    cpumask.write_text("f")
+    monkeypatch.setattr(workqueues, "_SETTING", cpumask)
+    monkeypatch.setattr(leases, "_DEVICES", root)
+    monkeypatch.setattr(client, "_check_system", lambda _: None)
+    killed = begun("killed")
+    killed.place.bind_workqueues(1)
+    assert cpumask.read_text() == "2"
+    os.close(killed.lock)
+    os.close(killed.owner)
+
+    def begin(*_: object) -> Creation:
+        raise TargetError(f"begun with {cpumask.read_text()}")
+
+    monkeypatch.setattr(registry, "begin", begin)
+    with pytest.raises(TargetError, match="begun with f"):
+        client.create(small())
 
 
 def test_a_device_whose_run_has_ended_goes(root: Path) -> None:

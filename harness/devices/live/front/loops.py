@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from harness.devices.live.front.base import QueueLimits
-from harness.errors import TargetError
 from harness.system import block_queue, loop_devices, writeback
 
 LARGEST_REQUEST_BYTES: Final = 512 << 10
@@ -26,7 +25,6 @@ to lie, differently every time."""
 
 _BLOCK: Final = Path("/sys/block")
 _OTHER: Final = 4
-_ATTEMPTS: Final = 100
 _LIMIT_S: Final = 3.0
 _GLANCE_S: Final = 1.0
 """Others' losetup and udev open a loop device for a moment to look at it."""
@@ -42,18 +40,11 @@ def attach(file: Path) -> Path:
         # A kernel that does not ask for the size itself (6.12 is one) takes the one that it has
         # heard of, and of a FUSE file it has heard nothing: the loop device would be empty.
         os.fstat(fd)
-        for _ in range(_ATTEMPTS):
-            device, loop = loop_devices.attach(fd, _mark(file))
-            try:
-                if may_discard(device):
-                    return device
-                loop_devices.clear(loop)  # somebody else's limit, from before
-            finally:
-                os.close(loop)
-            _renew(device)
+        device, loop = loop_devices.attach(fd, _mark(file))
+        os.close(loop)
     finally:
         os.close(fd)
-    raise TargetError("no free loop device takes TRIM commands: detach one (losetup -l)")
+    return device
 
 
 def limit_queue(device: Path, limits: QueueLimits) -> None:
@@ -73,15 +64,6 @@ def limit_queue(device: Path, limits: QueueLimits) -> None:
         with contextlib.suppress(OSError):  # a kernel that does not let it be set
             (where / "queue" / name).write_text(str(value))
     writeback.do_not_throttle(block_queue.number_of(device.name))
-
-
-def may_discard(device: Path) -> bool:
-    """Whether a loop device takes TRIM commands, as far as its queue's limit goes."""
-    try:
-        limit = (_BLOCK / device.name / "queue/discard_max_bytes").read_text()
-    except OSError:
-        return True
-    return int(limit) > 0
 
 
 def _renew(device: Path) -> None:
