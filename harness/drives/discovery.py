@@ -49,7 +49,7 @@ class Drive:
     that says so. `transport`: nvme, sata, sas, usb, virtio or other. `trim_queued`: None if not
     known. `controller`: what erases or resets it together with others, an NVMe subsystem; or ''.
     `sequence`: the kernel's number for this appearance of it (diskseq): another one after it was
-    pulled and put back.
+    pulled and put back. `rotation_told`: see there.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Drive:
     read_only: bool
     controller: str
     sequence: str
+    rotation_told: bool = True
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
@@ -96,7 +97,7 @@ class Machine:
             known = [path.name for path in self._block.iterdir() if self._is_drive(path.name)]
             raise UnknownName("drive", name, known)
         folder = self._folder(name)
-        transport = self._transport(folder)
+        transport = transport_of(folder)
         sata = self._ata_link(folder) if transport == "sata" else None
         return Drive(
             name=name,
@@ -110,13 +111,14 @@ class Machine:
             size_bytes=int(_read(folder / "size") or 0) * SECTOR_BYTES,
             logical_block_bytes=int(_read(folder / "queue" / "logical_block_size") or 0),
             rotational=_read(folder / "queue" / "rotational") == "1",
-            rpm=_rpm(folder / "device" / "vpd_pgb1"),
+            rpm=_rpm(_rate(folder)),
             transport=transport,
             trim=int(_read(folder / "queue" / "discard_max_bytes") or 0) > 0,
             trim_queued=_trim_queued(transport, sata),
             read_only=_read(folder / "ro") != "0",
             controller=self._controller(folder),
             sequence=_read(folder / "diskseq"),
+            rotation_told=rotation_told(folder),
         )
 
     def occupants(self, name: str) -> list[str]:
@@ -286,20 +288,6 @@ class Machine:
                 return line.removeprefix("E:ID_REVISION=")
         return _read(folder / "device" / "rev")
 
-    def _transport(self, folder: Path) -> str:
-        path = str(folder)
-        if "/usb" in path:
-            return "usb"
-        if "/nvme" in path:
-            return "nvme"
-        if "/virtio" in path:
-            return "virtio"
-        if "/ata" in path:
-            return "sata"
-        if "/end_device-" in path:
-            return "sata" if _read(folder / "device" / "vendor") == "ATA" else "sas"
-        return "other"
-
     def _controller(self, folder: Path) -> str:
         """An NVMe subsystem: `format` and `sanitize` may reach all of its namespaces."""
         return _read(folder / "device" / "subsysnqn")
@@ -309,6 +297,32 @@ class Machine:
             if re.fullmatch(r"ata\d+", parent.name):
                 return parent
         return None
+
+
+def transport_of(folder: Path) -> str:
+    """How a drive is reached, by its folder in sysfs: see `Drive`."""
+    path = str(folder)
+    if "/usb" in path:
+        return "usb"
+    if "/nvme" in path:
+        return "nvme"
+    if "/virtio" in path:
+        return "virtio"
+    if "/ata" in path:
+        return "sata"
+    if "/end_device-" in path:
+        return "sata" if _read(folder / "device" / "vendor") == "ATA" else "sas"
+    return "other"
+
+
+def rotation_told(folder: Path) -> bool:
+    """Whether Linux knows from the drive at this folder of sysfs if it rotates.
+
+    A SATA or SAS drive says it, an NVMe drive, too, and any other that gives a rate (SBC, VPD B1h;
+    1 is flash). Of the rest, virtual drives and bridges that tell nothing, queue/rotational is
+    Linux's default, and no word on what lies below.
+    """
+    return transport_of(folder) in ("sata", "sas", "nvme") or _rate(folder) is not None
 
 
 def signatures(node: Path) -> list[str]:
@@ -354,14 +368,18 @@ def nvme_features(drive: Drive) -> NvmeFeatures:
     )
 
 
-def _rpm(page: Path) -> int | None:
-    """Block device characteristics page (SBC, VPD B1h), bytes 4 and 5; 1 is flash."""
+def _rate(folder: Path) -> int | None:
+    """Block device characteristics page (SBC, VPD B1h), bytes 4 and 5; 1: flash. None: not said."""
     with suppress(OSError):
-        data = page.read_bytes()
+        data = (folder / "device" / "vpd_pgb1").read_bytes()
         if len(data) >= 6 and data[1] == 0xB1:
             rate = int.from_bytes(data[4:6], "big")
-            return rate if 0x0401 <= rate <= 0xFFFE else None
+            return rate if rate == 1 or 0x0401 <= rate <= 0xFFFE else None
     return None
+
+
+def _rpm(rate: int | None) -> int | None:
+    return None if rate == 1 else rate
 
 
 def _trim_queued(transport: str, link: Path | None) -> bool | None:

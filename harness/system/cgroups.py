@@ -167,6 +167,13 @@ def bound_writeback(file: Path = _CGROUPS) -> bool:
     return all(hierarchies.get(name, "0") == "0" for name in (_CONTROLLER, "blkio"))
 
 
+def version(file: Path = _CGROUPS) -> int:
+    """Of the control groups that bound memory on this machine, 1 or 2."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    hierarchies = [line.split()[1] for line in lines if line.startswith(f"{_CONTROLLER}\t")]
+    return 2 if hierarchies in ([], ["0"]) else 1
+
+
 def make(name: str, hierarchy: Hierarchy) -> Cgroup:
     """A new group. Raises TargetError."""
     folder = hierarchy.folder / name

@@ -527,7 +527,9 @@ class HardwareBench:
                 raise BadParameter(f"a file has one device, {DEVICE!r}, not {device!r}")
             place = self._target if self._target.exists() else self._target.absolute().parent
             return {**fingerprint.machine(), **fingerprint.storage_of(place)}
-        drive = fingerprint.of_drive(self.drive(device))
+        found = self.drive(device)
+        drive = fingerprint.of_drive(found) | conditions.way(found.node)
+        drive["volatile_cache"] = conditions.volatile_cache(found.node)
         if device in self._journals:
             apart = self._check(self._journals[device])
             drive |= {f"journal_{k}": v for k, v in fingerprint.of_drive(apart).items()}

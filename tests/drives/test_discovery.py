@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.drives import discovery
+from harness.drives import discovery, fingerprint
 from harness.drives.discovery import Machine, Places
 from harness.errors import TargetError, UnknownName
 
@@ -287,6 +287,31 @@ def test_what_cannot_be_read_is_not_empty(tree: Tree, monkeypatch: pytest.Monkey
 def test_rotation_rates(tree: Tree, rate: int, rpm: int | None) -> None:
     tree.write(f"sys/{sata('c', 3, '', rate=1)[0]}/device/vpd_pgb1", page(0xB1, rate.to_bytes(2)))
     assert tree.machine.drive("sdc").rpm == rpm
+
+
+@pytest.mark.parametrize(
+    ("place", "rate", "told"),
+    [
+        (f"{PCI}/virtio1/block/vda", None, False),
+        (f"{PCI}/usb2/2-1/host9/target9:0:0/9:0:0:0/block/sdz", None, False),
+        (f"{PCI}/usb2/2-1/host9/target9:0:0/9:0:0:0/block/sdz", 0, False),
+        (f"{PCI}/usb2/2-1/host9/target9:0:0/9:0:0:0/block/sdz", 1, True),
+        (f"{PCI}/virtio1/host9/target9:0:0/9:0:0:0/block/sdz", 7200, True),
+        (f"{PCI}/ata9/host9/target9:0:0/9:0:0:0/block/sdz", None, True),
+        (f"{PCI}/0000:01:00.0/nvme/nvme3/nvme3n1", None, True),
+    ],
+)
+def test_linux_s_default_is_no_word_of_the_drive_on_whether_it_rotates(
+    tree: Tree, place: str, rate: int | None, told: bool
+) -> None:
+    """It takes what tells nothing for a disk."""
+    tree.block(place, "9:9", {"size": "2048\n", "queue/rotational": "1\n", "device/model": "X\n"})
+    if rate is not None:
+        tree.write(f"sys/{place}/device/vpd_pgb1", page(0xB1, rate.to_bytes(2, "big")))
+    drive = tree.machine.drive(Path(place).name)
+    assert drive.rotational
+    assert drive.rotation_told == told
+    assert fingerprint.of_drive(drive)["rotational"] == ("1" if told else "unknown")
 
 
 @pytest.mark.parametrize("said", [b"", b"\0\x83\0\x04ABCD", page(0x80, b"ABCDEFGH")[:8]])

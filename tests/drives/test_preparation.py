@@ -606,6 +606,63 @@ def test_how_this_cpu_is_clocked() -> None:
     assert all(isinstance(value, str) and value for value in conditions.cpu().values())
 
 
+def test_how_a_drive_is_reached(tmp_path: Path) -> None:
+    """A SATA drive by its own link, whatever that of its controller; NVMe by PCI's."""
+    ata = "devices/pci0/0000:00:17.0/ata2/host1/target1:0:0/1:0:0:0"
+    link = "devices/pci0/0000:00:17.0/ata2/link2/ata_link/link2/sata_spd"
+    nvme = "devices/pci0/0000:01:00.0"
+    sysfs = written(
+        tmp_path,
+        {
+            f"{ata}/queue_depth": "32\n",
+            link: "6.0 Gbps\n",
+            "devices/pci0/0000:00:17.0/current_link_speed": "8.0 GT/s PCIe\n",
+            f"{nvme}/current_link_speed": "16.0 GT/s PCIe\n",
+            f"{nvme}/current_link_width": "4\n",
+            f"{nvme}/nvme/nvme0/model": "alone\n",
+            "devices/virtual/subsystem/model": "of several controllers\n",
+            "devices/virtio1/model": "says nothing\n",
+        },
+    )
+    (sysfs / "devices/virtual/subsystem/nvme0").symlink_to(sysfs / f"{nvme}/nvme/nvme0")
+    blocks = {
+        "sda": ata,
+        "nvme0n1": f"{nvme}/nvme/nvme0",
+        "nvme1n1": "devices/virtual/subsystem",
+        "vda": "devices/virtio1",
+    }
+    for name, device in blocks.items():
+        (sysfs / "block" / name).mkdir(parents=True)
+        (sysfs / "block" / name / "device").symlink_to(sysfs / device)
+    found = {name: tuple(conditions.way(Path("/dev") / name, sysfs).values()) for name in blocks}
+    assert found == {
+        "sda": ("32", "6.0 Gbps", "unknown"),
+        "nvme0n1": ("unknown", "16.0 GT/s PCIe", "4"),
+        "nvme1n1": ("unknown", "16.0 GT/s PCIe", "4"),
+        "vda": ("unknown", "unknown", "unknown"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("get-feature:0x6 (Volatile Write Cache), Current value:0x000001", "1"),
+        ("get-feature:0x06 (Volatile Write Cache), Current value:00000000", "0"),
+        ("NVMe status: INVALID_FIELD", "unknown"),
+    ],
+)
+def test_whether_a_drive_s_cache_is_on_is_its_own_word(
+    monkeypatch: pytest.MonkeyPatch, said: str, found: str
+) -> None:
+    def ask(*command: str) -> subprocess.CompletedProcess[bytes]:
+        assert command == ("nvme", "get-feature", "/dev/nvme0n1", "--feature-id=6")
+        return subprocess.CompletedProcess(command, 0, f"{said}\n".encode(), b"")
+
+    monkeypatch.setattr(conditions, "ask", ask)
+    assert conditions.volatile_cache(Path("/dev/nvme0n1")) == found
+    assert conditions.volatile_cache(Path("/dev/sda")) == "unknown"
+
+
 def test_the_temperature_is_that_of_the_drive(tmp_path: Path) -> None:
     """SATA: the sensor hangs on the SCSI device; another drive's sensor is another's."""
     sysfs = written(

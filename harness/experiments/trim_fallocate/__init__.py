@@ -28,8 +28,10 @@ class TrimFallocate(Study):
     """For all temporary files of one repetition."""
 
     def role(self, device: str, *, rotational: bool | None) -> str:
-        """The paper's first drive, on which it argues; none for a disk, which knows no TRIM."""
-        return device if rotational else grid.FIRST
+        """The paper's first drive, on which it argues; none for a disk, which knows no TRIM, or for
+        what does not say that it is flash.
+        """
+        return grid.FIRST if rotational is False else device
 
     def cost(self, point: Point, expected: Measurement) -> Cost:
         """All repetitions, and the pauses between them."""
