@@ -31,6 +31,10 @@ _BLKPG: Final = 0x1269
 _ADD, _DELETE = 1, 2
 
 
+class _InUse(TargetError):
+    """Somebody has it mounted or open."""
+
+
 class _Partition(ctypes.Structure):
     _fields_ = (
         ("start", ctypes.c_longlong),
@@ -92,10 +96,11 @@ def remove(fd: int, extent: Extent) -> None:
     _call(fd, _DELETE, extent)
 
 
-def remove_ours(number: str) -> str:
+def remove_ours(number: str, *, unmounted: bool = False) -> str:
     """Removes both from the drive with a number ('8:0'), if they are there and it carries our mark.
 
-    Returns what was done. Raises TargetError if they are in use.
+    `unmounted`: what killed runs have mounted there is not, any more. Returns what was done. Raises
+    TargetError if they are in use.
     """
     folder = _SYSFS / number
     if not folder.exists():
@@ -111,6 +116,13 @@ def remove_ours(number: str) -> str:
             return ""
         for extent in extents:
             remove(fd, extent)
+    except _InUse as error:
+        advice = (
+            f"see who uses it (findmnt, fuser /dev/{disk.name}?*)"
+            if unmounted
+            else "if a run was killed, harness clean unmounts what it has left there"
+        )
+        raise TargetError(f"{disk.name}: {error}: {advice}") from error
     finally:
         os.close(fd)
     return f"removed the kernel's partitions of {disk.name}"
@@ -124,10 +136,10 @@ def _call(fd: int, operation: int, extent: Extent) -> None:
         fcntl.ioctl(fd, _BLKPG, argument)
     except OSError as error:
         doing = "added" if operation == _ADD else "removed"
-        said = f"kernel partition {extent.number} could not be {doing}: {error.strerror}"
-        if error.errno == errno.EBUSY and operation == _DELETE:
-            said += ": if a run was killed, harness clean unmounts what it has left there"
-        raise TargetError(said) from error
+        is_used = error.errno == errno.EBUSY and operation == _DELETE
+        raise (_InUse if is_used else TargetError)(
+            f"kernel partition {extent.number} could not be {doing}: {error.strerror}"
+        ) from error
 
 
 def _number(path: Path) -> int:

@@ -356,40 +356,48 @@ def _end_cgroup(note: Path) -> str:
 
 
 def _end_queue(note: Path) -> str:
-    """Puts a noted drive's queue settings back, if it still is the one; returns what was done.
+    """Puts a noted drive's queue settings back, if it still is the one; returns what was done."""
+    return _end_setting(note, "queue", "queue settings", _put_queue_back)
 
-    What a run that is no more had noted waits for a living one that uses the drive.
-    """
-    facts = _noted_facts(note, _QUEUE)
-    done = ""
-    if facts and _is_there(facts):
-        drive, settings = facts["drive"], facts["settings"]
-        if _is_used(note, "queue", drive):
-            return f"left the queue settings of {drive} to a run that uses it: clean up after it"
-        if block_queue.noted(drive) != settings:
-            block_queue.put_back(drive, settings, facts["changing"])
-            done = f"put back the queue settings of {drive}"
-    note.unlink(missing_ok=True)
-    return done
+
+def _put_queue_back(facts: Mapping[str, Any]) -> str:
+    drive, settings = facts["drive"], facts["settings"]
+    if block_queue.noted(drive) == settings:
+        return ""
+    block_queue.put_back(drive, settings, facts["changing"])
+    return f"put back the queue settings of {drive}"
 
 
 def _end_bound(note: Path) -> str:
-    """Lifts the bound of a noted drive, if it still is the one; returns what was done.
+    """Lifts the bound of a noted drive, if it still is the one; returns what was done."""
+    return _end_setting(note, "bound", "bound", _lift_bound)
 
-    What a run that is no more had noted waits for a living one that bounds the drive.
-    """
-    facts = _noted_facts(note, _BOUND)
+
+def _lift_bound(facts: Mapping[str, Any]) -> str:
+    drive, was = facts["drive"], (facts["ratio"], facts["strict"])
+    number = block_queue.number_of(drive)
+    if writeback.bound_of(number) == was:
+        return ""
+    writeback.lift_bound(number, *was)
+    return f"lifted the bound of {drive}'s dirty pages"
+
+
+def _end_setting(
+    note: Path, kind: str, what: str, put_back: Callable[[Mapping[str, Any]], str]
+) -> str:
+    """What a run that is no more had noted waits for a living one that uses the drive."""
+    facts = _noted_facts(note, _OF_DRIVES[kind])
     done = ""
     if facts and _is_there(facts):
-        drive, was = facts["drive"], (facts["ratio"], facts["strict"])
-        if _is_used(note, "bound", drive):
-            return f"left the bound of {drive} to a run that uses it: clean up after it"
-        number = block_queue.number_of(drive)
-        if writeback.bound_of(number) != was:
-            writeback.lift_bound(number, *was)
-            done = f"lifted the bound of {drive}'s dirty pages"
+        if _is_used(note, kind, facts["drive"]):
+            return _left(what, facts["drive"])
+        done = put_back(facts)
     note.unlink(missing_ok=True)
     return done
+
+
+def _left(what: str, drive: str) -> str:
+    return f"left the {what} of {drive} to a run that uses it: clean up after it"
 
 
 def _is_there(facts: Mapping[str, Any]) -> bool:
@@ -408,10 +416,17 @@ def _drive_notes(kind: str, leases: Iterable[Path], drive: str) -> list[Path]:
     found = []
     for note in (note for lease in leases for note in sorted(lease.glob(f"{kind}-*"))):
         with contextlib.suppress(TargetError):
-            facts = _noted_facts(note, _OF_DRIVES[kind])
-            if facts and facts["drive"] == drive:
+            if _drive_in(note, kind) == drive:
                 found.append(note)
     return found
+
+
+def _drive_in(note: Path, kind: str) -> str | None:
+    """Which drive it is of, by its name; of partitions by its number. None as of `_read`."""
+    if kind == "partitions":
+        return _noted_text(note)
+    facts = _noted_facts(note, _OF_DRIVES[kind])
+    return str(facts["drive"]) if facts else None
 
 
 def _end_mount(note: Path) -> str:
@@ -423,9 +438,14 @@ def _end_mount(note: Path) -> str:
 
 
 def _end_partitions(note: Path) -> str:
-    """Removes the kernel's partitions of a noted drive, if it is ours; returns what was done."""
+    """Removes the kernel's partitions of a noted drive, if it is ours; returns what was done.
+
+    A living run that has taken the drive since has them in use, and removes them at its end.
+    """
     number = _noted_text(note)
-    done = kernel_partitions.remove_ours(number) if number is not None else ""
+    if number is not None and _is_used(note, "partitions", number):
+        return _left("kernel's partitions", number)
+    done = kernel_partitions.remove_ours(number, unmounted=True) if number is not None else ""
     note.unlink(missing_ok=True)
     return done
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import full_tmpfs
 
-from harness.system import leases, locks, mounts, processes, workqueues
+from harness.system import kernel_partitions, leases, locks, mounts, processes, workqueues
 
 _DEEP = "[" * 100_000 + "]" * 100_000
 _PROCESS: dict[str, Any] = {"pid": 1, "identity": "nobody's", "ending": 15}
@@ -174,6 +174,34 @@ def test_the_kernel_s_own_work_is_freed_of_killed_devices_and_not_of_living_ones
     assert not (dead / workqueues.NOTE).exists()
     assert (living / workqueues.NOTE).exists() == is_wanted
     os.close(held)
+
+
+def test_partitions_that_a_killed_run_has_left_are_those_of_a_living_run_now(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has claimed the drive since, and has them in use: `clean` can do nothing, and is done."""
+    removed: list[str] = []
+
+    def remove_ours(number: str, *, unmounted: bool) -> str:
+        assert unmounted
+        removed.append(number)
+        return f"removed {number}"
+
+    monkeypatch.setattr(kernel_partitions, "remove_ours", remove_ours)
+    for name, number in (("partitions-01", "8:0"), ("partitions-02", "8:16")):
+        (own / name).write_text(json.dumps(number))
+    living = own.with_name("living")
+    living.mkdir(mode=0o700)
+    held = locks.hold(living / "lock")
+    leases.Lease(living).note_partitions("8:0")
+    left = "left the kernel's partitions of 8:0 to a run that uses it: clean up after it"
+    assert _clean() == ([left, "removed 8:16"], [])
+    assert own.exists()
+    assert leases._end_all([living], "partitions") == (["removed 8:0"], []), "its own, at its end"
+    os.close(held)
+    assert _clean() == (["removed 8:0"], [])
+    assert removed == ["8:16", "8:0", "8:0"]
+    assert not own.exists()
 
 
 def test_a_process_is_ended_beside_a_wrong_note(own: Path) -> None:
