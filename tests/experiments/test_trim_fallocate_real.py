@@ -31,6 +31,7 @@ from harness.errors import (
     MissingTool,
     ServerError,
     TargetError,
+    TraceIncomplete,
     UnknownName,
 )
 from harness.experiments.base import Measurement
@@ -274,8 +275,37 @@ def test_a_plan_that_is_not_the_one_is_refused() -> None:
     other = {"Node Type": "Hash", "Plans": [{"Relation Name": "lineitem"}]}
     with pytest.raises(DataCorrupted, match="does not hash the table orders"):
         queries._checked({"Node Type": "Hash Join", "Plans": [other]}, join, heard)
+    grouped = queries.find("hash_aggregate")
+    for strategy, said in (
+        ({"Strategy": "Sorted"}, "is Sorted, not Hashed"),
+        ({}, "of no strategy"),
+    ):
+        with pytest.raises(DataCorrupted, match=said):
+            queries._checked({"Node Type": "Aggregate", **strategy}, grouped, heard)
+    plan = {"Node Type": "Aggregate", "Strategy": "Hashed"}
+    assert queries._checked(plan, grouped, heard) == heard.first
     with pytest.raises(UnknownName, match="hash_join"):
         queries.find("hash_joint")
+
+
+def test_a_discard_whose_end_was_not_seen_refuses_the_run(tmp_path: Path) -> None:
+    """It would be in no repetition, and so in no number of TRIMs."""
+    rows: dict[str, Any] = {
+        "op": pa.array(["discard", "discard", "write", "discard"]).dictionary_encode(),
+        "completed_ns": pa.array([150, 250, None, 350], pa.int64()),
+        "sectors": pa.array([8, 16, 4, 32], pa.int64()),
+    }
+    spans = [
+        SimpleNamespace(begin_ns=100, quiet_ns=200),
+        SimpleNamespace(begin_ns=200, quiet_ns=400),
+    ]
+    repetitions = cast("list[Any]", spans)
+    pq.write_table(pa.table(rows), tmp_path / "whole.parquet")
+    assert real._discards(repetitions, tmp_path / "whole.parquet") == [[8], [16, 32]]
+    rows["completed_ns"] = pa.array([150, None, 160, 350], pa.int64())
+    pq.write_table(pa.table(rows), tmp_path / "lost.parquet")
+    with pytest.raises(TraceIncomplete, match="of 1 discards no end was seen"):
+        real._discards(repetitions, tmp_path / "lost.parquet")
 
 
 @pytest.mark.slow

@@ -37,12 +37,14 @@ _FULL: Final = "use a larger device_bytes or a smaller scale_factor"
 class Workload:
     """A statement, the settings that it is to run with, and what its plan must be.
 
-    `node`: the plan's first node; empty for a statement that has no plan. `undo` follows it.
+    `node`: the plan's first node; empty for a statement that has no plan. `strategy`: how that node
+    has to do it, if it can do otherwise. `undo` follows the statement.
     """
 
     statement: str
     settings: dict[str, str]
     node: str = ""
+    strategy: str = ""
     undo: str = ""
 
 
@@ -58,6 +60,7 @@ WORKLOADS: Final = {
         "GROUP BY l_orderkey, l_linenumber",
         {"enable_sort": "off"},
         "Aggregate",
+        "Hashed",
     ),
     "create_index": Workload(
         "CREATE INDEX by_part ON lineitem (l_partkey, l_suppkey, l_comment)",
@@ -180,6 +183,11 @@ def _checked(plan: dict[str, Any], workload: Workload, heard: Heard) -> Moment:
     """When the first file was deleted, of a query that is the one to be studied."""
     if workload.node and plan["Node Type"] != workload.node:
         raise DataCorrupted(f"the plan is a {plan['Node Type']}, not a {workload.node}")
+    if workload.strategy and plan.get("Strategy") != workload.strategy:
+        raise DataCorrupted(
+            f"the plan's {workload.node} is {plan.get('Strategy', 'of no strategy')}, not "
+            f"{workload.strategy}: a server before PostgreSQL 13 does not hash what does not fit"
+        )
     if workload.node == "Hash Join" and _below(plan, "Hash").get("Relation Name") != "orders":
         raise DataCorrupted("the plan does not hash the table orders")
     if heard.first is None:

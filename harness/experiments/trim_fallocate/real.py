@@ -32,7 +32,7 @@ from harness.dbms import loading, postgres, server_memory, temp_files
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.devices.model import waf_of
-from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError
+from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError, TraceIncomplete
 from harness.experiments import read_ahead
 from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import queries
@@ -357,12 +357,21 @@ def _written(counted: Mapping[str, int]) -> dict[str, int]:
 
 
 def _discards(repetitions: Sequence[_Repetition], trace: Path) -> list[list[int]]:
-    """Lengths of the discards of each repetition, in sectors."""
+    """Lengths of the discards of each repetition, in sectors.
+
+    Raises TraceIncomplete where the probe missed the end of one: nobody could say whose it is.
+    """
+    endless = (
+        f"SELECT count(*) FROM '{trace}' WHERE op::VARCHAR = 'discard' AND completed_ns IS NULL"
+    )
     discards = (
         f"SELECT sectors FROM '{trace}' WHERE op::VARCHAR = 'discard' "
         "AND completed_ns >= ? AND completed_ns < ?"
     )
     with duckdb.connect() as db:
+        [(lost,)] = db.execute(endless).fetchall()
+        if lost:
+            raise TraceIncomplete(str(trace), [f"of {lost} discards no end was seen"])
         spans = [(each.begin_ns, each.quiet_ns) for each in repetitions]
         return [[int(n) for (n,) in db.execute(discards, span).fetchall()] for span in spans]
 
