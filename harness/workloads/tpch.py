@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +37,8 @@ _COLUMNS: Final = {
     "orders": ("o_orderkey", "o_custkey", "o_orderdate"),
     "lineitem": ("l_orderkey", "l_partkey", "l_suppkey"),
 }
+_MAKING: Final = ".making-"
+_READY: Final = ".ready-"
 _FORMAT: Final = 2  # of the cached files: raise it when their content changes
 
 
@@ -156,29 +160,41 @@ def _checked(path: Path, digest: str, state: tuple[int, int, int]) -> NDArray[np
 
 def _make(folder: Path, factor: float) -> None:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            alone(folder.parent),
-            tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made,
-        ):
+        with making(folder) as made:
             if _manifest(folder).get("format") == _FORMAT:  # somebody else was quicker
                 return
-            generate(Path(made), factor)
-            digests = {table: _convert(Path(made), table) for table in _COLUMNS}
+            generate(made, factor)
+            digests = {table: _convert(made, table) for table in _COLUMNS}
             manifest = {"format": _FORMAT, "scale_factor": factor, "sha256": digests}
-            (Path(made) / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-            _put_in_place(Path(made), folder)
+            (made / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+            put_in_place(made, folder, [f"{table}.records" for table in _COLUMNS])
     except OSError as error:
         if error.errno == 28:  # ENOSPC
             raise DiskFull(f"no space left for the inputs in {folder}: free some") from error
         raise DataFolderError(f"cannot write the inputs to {folder}: {error.strerror}") from error
 
 
-def _put_in_place(made: Path, folder: Path) -> None:
-    """All files at once: a reader sees the whole set or none of it."""
-    ready = folder.with_name(f".ready-{made.name}")
+@contextmanager
+def making(folder: Path) -> Iterator[Path]:
+    """Where the files of a folder are made: a new one beside it, of one maker at a time.
+
+    What makers that were killed have left there goes, since nobody else makes anything now. (They
+    are in no lease: what simulated results pass through would then be all that a lease can hold.)
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with alone(folder.parent):
+        for kind in (_MAKING, _READY):
+            for left in folder.parent.glob(f"{kind}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_MAKING) as made:
+            yield Path(made)
+
+
+def put_in_place(made: Path, folder: Path, names: Iterable[str]) -> None:
+    """These files and the manifest at once: a reader sees the whole set or none of it."""
+    ready = folder.with_name(f"{_READY}{made.name}")
     ready.mkdir()
-    for name in (*(f"{table}.records" for table in _COLUMNS), "manifest.json"):
+    for name in (*names, "manifest.json"):
         (made / name).rename(ready / name)
     if folder.exists():
         shutil.rmtree(folder)
@@ -194,8 +210,10 @@ def generate(folder: Path, factor: float) -> None:
     if not tool.is_file():
         raise MissingTool("tpchgen-cli is not in this environment: run `make env`")
     tables = ",".join(_COLUMNS)
+    # The kernel ends it if we are killed, who would have deleted what it goes on to write.
+    dying = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
     command = [str(tool), "parquet", "-q", "-s", str(factor), "-T", tables, "-o", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([*dying, *command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         reason = last[0] if last else f"exit code {done.returncode}"

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +22,6 @@ from typing import Final
 import duckdb
 
 from harness.errors import DataCorrupted, DataFolderError, DiskFull
-from harness.system.files import alone
 from harness.workloads import tpch
 
 LARGE_BYTES: Final = 5 << 30
@@ -169,24 +166,13 @@ def _manifest(folder: Path) -> _Manifest | None:
 
 def _make(folder: Path, factor: float, tables: Sequence[Table], *, shuffled: bool) -> None:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            alone(folder.parent),
-            tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as made,
-        ):
+        with tpch.making(folder) as made:
             if _manifest(folder) is not None:  # somebody else was quicker
                 return
-            here = Path(made)
-            tpch.generate(here, factor)
-            manifest = _convert(here, tables, shuffled=shuffled)
-            (here / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1) + "\n")
-            if folder.exists():
-                shutil.rmtree(folder)
-            ready = folder.with_name(f".ready-{here.name}")
-            ready.mkdir()
-            for name in (*(f"{table.name}.csv" for table in tables), "manifest.json"):
-                (here / name).rename(ready / name)
-            ready.rename(folder)
+            tpch.generate(made, factor)
+            manifest = _convert(made, tables, shuffled=shuffled)
+            (made / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1) + "\n")
+            tpch.put_in_place(made, folder, [f"{table.name}.csv" for table in tables])
     except OSError as error:
         if error.errno == 28:  # ENOSPC
             raise DiskFull(f"no space left for the tables in {folder}: free some") from error

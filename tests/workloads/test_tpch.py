@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from live_world import eventually
 
 from harness import _core
 from harness.errors import DataCorrupted, UnknownName
@@ -81,6 +82,37 @@ def test_nothing_is_left_of_an_attempt_that_fails(
     with pytest.raises(KeyboardInterrupt):
         tpch.join_inputs(tmp_path, "smoke")
     assert list((tmp_path / "tpch").iterdir()) == []
+
+
+def test_what_a_killed_maker_has_left_goes_with_the_next(tmp_path: Path) -> None:
+    for left in (".making-dead", ".ready-.making-dead"):
+        (tmp_path / "tpch" / left).mkdir(parents=True)
+        (tmp_path / "tpch" / left / "orders.records").write_bytes(b"half of it")
+    tpch.join_inputs(tmp_path, "smoke")
+    assert [path.name for path in (tmp_path / "tpch").iterdir()] == ["smoke"]
+
+
+_MAKER = """
+import sys
+from pathlib import Path
+from harness.workloads import tpch
+sys.executable = sys.argv[1]  # beside which tpchgen-cli lies
+tpch.generate(Path(sys.argv[2]), 1.0)
+"""
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="nothing lets the kernel end it")
+def test_a_generator_ends_with_its_maker(tmp_path: Path) -> None:
+    """Or it would go on to write what nobody deletes."""
+    tool, told = tmp_path / "tpchgen-cli", tmp_path / "told"
+    tool.write_text(f"#!/bin/sh\necho $$ > {told}.part && mv {told}.part {told}\nexec sleep 600\n")
+    tool.chmod(0o755)
+    command = [sys.executable, "-c", _MAKER, str(tmp_path / "python"), str(tmp_path)]
+    with subprocess.Popen(command) as maker:
+        eventually(told.exists)
+        generator = int(told.read_text())
+        maker.kill()
+    eventually(lambda: not Path(f"/proc/{generator}").exists())
 
 
 def test_several_processes_at_once_make_them_once(tmp_path: Path) -> None:
