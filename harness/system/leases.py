@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import HarnessError, TargetError
+from harness.errors import DeviceError, HarnessError, TargetError
 from harness.system import (
     block_queue,
     cgroups,
@@ -62,6 +62,7 @@ _PROCESS: Final = {"pid": int, "identity": str, "ending": int}
 _QUEUE: Final = {"drive": str, "boot": str, "sequence": str, "settings": dict, "changing": list}
 _BOUND: Final = {"drive": str, "boot": str, "sequence": str, "ratio": str, "strict": str}
 _OF_DRIVES: Final[Mapping[str, Mapping[str, type]]] = {"queue": _QUEUE, "bound": _BOUND}
+_KILLED_S: Final = 20.0
 _LAST_PID: Final = 1 << 22
 """PID_MAX_LIMIT of include/linux/threads.h."""
 
@@ -179,12 +180,14 @@ def open_lease() -> Iterator[Lease]:
 
 
 def call(
-    command: Sequence[str], *, dies_with_us: bool = False
+    command: Sequence[str], *, dies_with_us: bool = False, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program to its end, in a lease of its own: after a kill, `clean` ends it.
 
     `dies_with_us`: the kernel kills it at once then, for what would go on to overwrite a device; of
-    a program's own children it knows nothing. Raises MissingTool, TargetError.
+    a program's own children it knows nothing. Raises MissingTool, TargetError, and DeviceError for
+    one that does not end within `limit_s`, which is killed; who cannot even end then is in its
+    lease, for `clean`.
     """
     dying = [find_program("setpriv"), "--pdeathsig", "KILL", "--"] if dies_with_us else []
     pipe = subprocess.PIPE
@@ -192,12 +195,24 @@ def call(
         process = lease.start(
             [*dying, *command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
-        with process:
-            try:
-                out, said = process.communicate()
-            except BaseException:
-                process.terminate()
-                raise
+        try:
+            out, said = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for the drive
+                process.wait(_KILLED_S)
+            raise DeviceError(
+                f"{Path(command[0]).name} did not end within {limit_s:.0f} s: see whether the "
+                "drive still works (dmesg)"
+            ) from error
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        finally:
+            for pipe_end in (process.stdout, process.stderr):
+                assert pipe_end is not None
+                pipe_end.close()
     return subprocess.CompletedProcess(command, process.returncode, out, said)
 
 

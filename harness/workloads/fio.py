@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import DeviceError
+from harness.errors import BadParameter, DeviceError
 from harness.system import fio_names, leases
 from harness.system.programs import find_program
 
 _OPS: Final = ("read", "write", "trim")
 _LAST_WORDS: Final = 300
+_UNITS_S: Final = {"": 1.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+_TIME: Final = re.compile(rf"(\d+)({'|'.join(_UNITS_S)})")
+_PATIENCE: Final = 2
+_PATIENCE_S: Final = 600.0
+"""What fio does before and after its runtime, such as laying out a file, and what a device that is
+slow takes for what is under way then. Priors: only one that hangs is meant."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class FioRun:
 def run(filename: Path, options: Mapping[str, str | int], *, allow_errors: bool = False) -> FioRun:
     """Runs one job on a file or device with fio's own options (names without dashes).
 
-    Raises MissingTool without fio, DeviceError with its last words if it fails.
+    Raises MissingTool without fio, DeviceError with its last words if it fails, or does not end.
     """
     [done] = run_in_turn(filename, [options], allow_errors=allow_errors)
     return done
@@ -60,13 +67,30 @@ def run_in_turn(
 ) -> list[FioRun]:
     """Runs jobs one after the other, in one process: next to no time passes between two.
 
-    It ends with us: after a kill, too, nobody writes on. Raises what `run` does.
+    It ends with us: after a kill, too, nobody writes on. What takes far longer than its `runtime`
+    is ended. Raises what `run` does.
     """
-    done = leases.call(command(filename, jobs), dies_with_us=True)
+    done = leases.call(command(filename, jobs), dies_with_us=True, limit_s=limit_s(jobs))
     if done.returncode != 0 and not allow_errors:
         said = " ".join((done.stderr or done.stdout).decode(errors="replace").split())
         raise DeviceError(f"fio failed on {filename}: {said[-_LAST_WORDS:]}")
     return _parse(done.stdout.decode(errors="replace"))
+
+
+def limit_s(jobs: Sequence[Mapping[str, str | int]]) -> float | None:
+    """When jobs that end by the clock should have ended, all in turn; None where one does not."""
+    if not all("runtime" in job for job in jobs):
+        return None
+    times = [_seconds(job.get(name, 0)) for job in jobs for name in ("runtime", "ramp_time")]
+    return _PATIENCE_S + _PATIENCE * sum(times)
+
+
+def _seconds(told: str | int) -> float:
+    """A time in fio's words (fio(1), PARAMETER TYPES): seconds, or with a unit."""
+    found = _TIME.fullmatch(str(told))
+    if found is None:
+        raise BadParameter(f"fio: {told!r} is no time: write it as 10, 10s or 1500ms")
+    return float(found[1]) * _UNITS_S[found[2]]
 
 
 def command(filename: Path, jobs: Sequence[Mapping[str, str | int]]) -> list[str]:

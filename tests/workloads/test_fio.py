@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from conftest import cleaning_alone, need
 
-from harness.errors import DeviceError
+from harness.errors import BadParameter, DeviceError
 from harness.runs import cleaning
-from harness.system import processes
+from harness.system import leases, processes
 from harness.workloads import fio
 
 LIMIT_S = 30.0
@@ -38,6 +38,27 @@ def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
     need("fio")
     with pytest.raises(DeviceError, match=r"fio failed on .*file: .*rw"):
         fio.run(tmp_path / "file", {"rw": "sideways", "bs": "4k", "size": "4k"})
+
+
+def test_a_job_by_the_clock_has_a_limit_and_one_by_size_has_none() -> None:
+    spare = fio.limit_s([{"runtime": 0}])
+    assert spare is not None
+    for told, seconds in (("1500ms", 1.5), (30, 30), ("2m", 120), ("7", 7)):
+        limit = fio.limit_s([{"runtime": told}])
+        assert limit is not None
+        assert limit - spare >= seconds
+    turns = fio.limit_s([{"runtime": 10, "ramp_time": 5}, {"runtime": 20}])
+    assert turns is not None
+    assert turns - spare == pytest.approx(2 * 35)
+    assert fio.limit_s([{"runtime": 10}, {"size": "1g"}]) is None
+    with pytest.raises(BadParameter, match="no time"):
+        fio.limit_s([{"runtime": "soon"}])
+
+
+def test_a_program_that_hangs_is_ended() -> None:
+    with pytest.raises(DeviceError, match="sleep did not end within 1 s"):
+        leases.call(["sleep", "600"], dies_with_us=True, limit_s=1.0)
+    assert leases.call(["echo", "said"], limit_s=60.0).stdout == b"said\n"
 
 
 RUN = """
