@@ -193,6 +193,10 @@ class Runs(Protocol):
         """What was published of it last on a tier, by whomever; empty if there is nothing."""
         ...
 
+    def recorded(self, tier: str) -> Mapping[str, Any]:
+        """What those results depend on (see `session.Session.publish`); empty if there are none."""
+        ...
+
     def judge(self, results: Results) -> pd.DataFrame:
         """Its claims and what these results say of them."""
         ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,11 +100,10 @@ def _check_alike(runs: Runs, names: Collection[str]) -> None:
     """
     if not names:
         return
-    about = json.loads((runs.project.results / f"{runs.name}.emulated.about.json").read_text())
     machine = fingerprint.machine()
     there = {
         (name, str(facts.get(name)))
-        for facts in about.get("devices", {}).values()
+        for facts in runs.recorded("emulated").get("devices", {}).values()
         for name in names
     }
     other = sorted(f"{name} {value!r}" for name, value in there if value != machine[name])

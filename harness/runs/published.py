@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Mapping
@@ -17,6 +16,8 @@ from harness.errors import DataFolderError
 from harness.experiments.base import Results
 from harness.paths import Project
 from harness.runs import places
+from harness.runs.places import Place
+from harness.system.files import digests_of
 
 
 def results(project: Project, experiment: str, tier: str) -> Results:
@@ -30,14 +31,14 @@ def results(project: Project, experiment: str, tier: str) -> Results:
     series = place.series.read_text() if place.series.is_file() else "{}"
     table = place.table.read_text()
     facts = about(project, experiment, tier) or {}
-    _check_same(facts, digests({place.table: table, place.series: series}))
+    _check_same(facts, digests(place, table, series))
     found = read(tier, table, series, place.traces)
     return replace(found, scale=str(facts.get("scale", "")))
 
 
-def digests(texts: Mapping[Path, str]) -> dict[str, str]:
-    """By a file's name SHA-256 (hex) of its text."""
-    return {p.name: hashlib.sha256(text.encode()).hexdigest() for p, text in texts.items()}
+def digests(place: Place, table: str, series: str) -> dict[str, str]:
+    """What about.json notes of the files beside it: by their names SHA-256 (hex) of them."""
+    return digests_of({place.table.name: table.encode(), place.series.name: series.encode()})
 
 
 def _check_same(facts: Mapping[str, Any], found: Mapping[str, str]) -> None:

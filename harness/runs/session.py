@@ -154,7 +154,7 @@ class Session:
         self.why_tier = why_tier
         self.points: Sequence[Point] = experiment.points(values, bench)
         self._slowdown = slowdown
-        self._described = self._describe()
+        self._described = "" if place.page else self._describe()
         self._journal = Journal(project.journal / experiment.name / bench.tier)
 
     def run(self) -> Results:
@@ -273,7 +273,7 @@ class Session:
         results = replace(measured, table=written.table, series=written.series)
         verdicts = claims.judge(self.project, name, results)
         figures = self.experiment.figures(results)
-        about["files"] = published.digests({place.table: table, place.series: series})
+        about["files"] = published.digests(place, table, series)
         texts = {
             place.table: table,
             place.series: series,

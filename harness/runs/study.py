@@ -43,6 +43,10 @@ class StudyRuns:
         """What was published last; empty if there is nothing."""
         return published.results(self.project, self.name, tier)
 
+    def recorded(self, tier: str) -> Mapping[str, Any]:
+        """What is noted down beside them; empty if there is nothing."""
+        return published.about(self.project, self.name, tier) or {}
+
     def judge(self, results: Results) -> pd.DataFrame:
         """The study's claims, by these results."""
         return claims.judge(self.project, self.name, results)

@@ -1,4 +1,4 @@
-"""Files that are whole, or not there, and made once; and what is in them, in one digest."""
+"""Files that are whole, or not there, and made once; and what is in them, in digests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import shutil
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -215,3 +215,8 @@ def digest_of(files: Iterable[tuple[str, Path]], also: str = "") -> str:
     for name, path in files:
         digest.update(f"{name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Of each file by its name SHA-256 (hex) of what is in it."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}

@@ -42,8 +42,8 @@ def test_policies_that_put_nothing_off_are_as_they_were(
     """To the nanosecond and the slot, as the model was before any policy could put work off.
 
     But that a flush waits for the data of a write that it overtakes, that all dies work while the
-    drive is idle, that the page which is programmed first makes room in the buffer, and that nothing
-    goes beside a flush, which is no NCQ command either.
+    drive is idle, that the page which is programmed first makes room in the buffer, and that
+    nothing goes beside a flush, which is no NCQ command either.
     """
     drive = device(profile, trim=policy, **SLC.get(profile, {}))
     drive.precondition(fill_ratio=0.9, overwrites=0.5, seed=1)

@@ -138,12 +138,11 @@ def test_a_part_that_was_run_here_does_not_stand_for_the_whole(
     ],
 )
 def test_another_machine_s_record_is_not_laid_beside_what_this_one_costs(
-    there: dict[str, str], alike: Collection[str], works: bool, project: Project
+    there: dict[str, str], alike: Collection[str], works: bool
 ) -> None:
     runs = published_of(some(("01",), "published"))
-    runs.project = project
     about = {"devices": {"ssd": fingerprint.machine() | there}}
-    (project.results / "toy.emulated.about.json").write_text(json.dumps(about))
+    runs.recorded = lambda tier: about if tier == "emulated" else {}
     here = some((), "here")
     if works:
         assert here_or_published(runs, here, alike).scale == "published"
@@ -153,10 +152,9 @@ def test_another_machine_s_record_is_not_laid_beside_what_this_one_costs(
     assert here_or_published(runs, some(("01",), "here"), alike).scale == "here"
 
 
-def test_a_record_that_does_not_say_where_it_is_from_is_not_either(project: Project) -> None:
+def test_a_record_that_does_not_say_where_it_is_from_is_not_either() -> None:
     runs = published_of(some(("01",), "published"))
-    runs.project = project
-    (project.results / "toy.emulated.about.json").write_text('{"devices": {"ssd": {}}}')
+    runs.recorded = lambda _: {"devices": {"ssd": {}}}
     with pytest.raises(BadParameter, match="on another machine"):
         here_or_published(runs, some((), "here"), {"cpus"})
 

@@ -25,12 +25,13 @@ def test_a_table_of_another_run_than_it_says_is_not_read(tmp_path: Path) -> None
     project = Project(tmp_path)
     place = places.published(project, "toy", "simulated")
     project.results.mkdir(parents=True)
-    texts = {place.table: "point,time_s\na,1\n", place.series: "{}\n"}
+    table, series = "point,time_s\na,1\n", "{}\n"
+    texts = {place.table: table, place.series: series}
     for path, text in texts.items():
         path.write_text(text)
     place.about.write_text(json.dumps({"scale": "small"}))
     assert published.results(project, "toy", "simulated").scale == "small"  # an older one
-    place.about.write_text(json.dumps({"files": published.digests(texts)}))
+    place.about.write_text(json.dumps({"files": published.digests(place, table, series)}))
     assert list(published.results(project, "toy", "simulated").table.time_s) == [1]
     for path, text in texts.items():
         path.write_text(text + " ")

@@ -38,7 +38,7 @@ from harness.runs.sweeps.samples import Design
 from harness.runs.sweeps.tables import ABOUT, ANSWERS, CLAIMS, MACHINES
 from harness.runs.sweeps.unknowns import Unknowns, Value, load
 from harness.runs.sweeps.work import Outcome, Work
-from harness.system.files import publication
+from harness.system.files import digests_of, publication
 
 _REFUSED: Final = "refused"
 """A remark in the journal: why the model cannot be such a machine."""
@@ -274,7 +274,7 @@ class Sweep:
             if unknown.range is not None:
                 machines[name] = machines[name].astype("float64")
         made = {MACHINES: parquet(machines), CLAIMS: parquet(values)}
-        facts = {**self._about(machines, values), "files": tables.digests(made)}
+        facts = {**self._about(machines, values), "files": digests_of(made)}
         made[ABOUT] = (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode()
         with publication() as files:
             if (folder / ANSWERS).is_dir() and not _has(folder / ABOUT, made[ABOUT]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Mapping
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
+
+from harness.system.files import digests_of
 
 ELSEWHERE: Final = "elsewhere.parquet"
 ANSWERS: Final = "answers"
@@ -31,15 +32,10 @@ def read(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     """
     about = json.loads((folder / ABOUT).read_text())
     found = {name: (folder / name).read_bytes() for name in (MACHINES, CLAIMS)}
-    if not isinstance(about, dict) or about.get("files") != digests(found):
+    if not isinstance(about, dict) or about.get("files") != digests_of(found):
         raise ValueError(f"{folder}: {ABOUT} is not of the tables beside it")
     machines, values = (pd.read_parquet(io.BytesIO(data)) for data in found.values())
     return machines, values, about
-
-
-def digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    """SHA-256 of files' contents by their names, as about.json notes them (`files`)."""
-    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def unchanged(about: Mapping[str, Any], asked: Mapping[str, str]) -> set[str]:

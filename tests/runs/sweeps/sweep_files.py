@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from harness.runs.sweeps import tables
+from harness.system.files import digests_of
 
 
 def note(folder: Path, **facts: object) -> None:
@@ -13,4 +14,4 @@ def note(folder: Path, **facts: object) -> None:
     path = folder / tables.ABOUT
     before = json.loads(path.read_text()) if path.is_file() else {}
     found = {name: (folder / name).read_bytes() for name in (tables.MACHINES, tables.CLAIMS)}
-    path.write_text(json.dumps({**before, **facts, "files": tables.digests(found)}))
+    path.write_text(json.dumps({**before, **facts, "files": digests_of(found)}))
