@@ -130,7 +130,7 @@ class SsdParameters:
         trim_buffer_time_ns: ... per slice, to look it up in the buffer
         trim_map_time_ns: ... per slice, to clear its map entry
         trim_slice_bytes: what a range is handled in
-        trim_queued: false: SATA's non-NCQ command, alone in the drive
+        trim_queued: false: SATA's non-NCQ command, alone in the drive, as its flush then is
         trim_max_ranges: of one command
         trim_list_time_ns: of delayed: a search of what is pending, or of one place in the write list
         trim_pending_ranges: of delayed: that the table holds

@@ -128,7 +128,7 @@ class SsdParameters(kinds.Parameters):
     trim_slice: kinds.Size
     """What a range is handled in."""
     trim_queued: kinds.Switch
-    """False: SATA's non-NCQ command, alone in the drive."""
+    """False: SATA's non-NCQ command, alone in the drive, as its flush then is."""
     trim_max_ranges: kinds.Count
     """Of one command."""
     trim_list_time: kinds.Time | None = ...
