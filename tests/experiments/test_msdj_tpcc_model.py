@@ -260,7 +260,7 @@ def test_files_headers_that_get_old_are_written_when_they_reach_the_end_of_the_l
         for age in (False, True)
     )
     history, orders = map(pages.TABLES.index, ("history", "orders"))
-    assert old[history] >= young[history] > 0
+    assert old[history] == pytest.approx(young[history], rel=0.1)  # it gets one in a hundred rows
     assert old[orders] > young[orders] + 50  # their index by customer gets pages all the time
 
 
