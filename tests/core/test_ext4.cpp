@@ -55,7 +55,12 @@ class World {
                  const SerialSpeed& speed = {})
       : machine(machine_over(speed, capacity)),
         device(device_of(*machine)),
-        files(*machine, parameters) {}
+        files(*machine, parameters) {
+    files.tell_of_room([this] {
+      ++told_;
+      machine->wake(0);
+    });
+  }
 
   void run(const std::function<void()>& body) {
     machine->run(
@@ -79,7 +84,10 @@ class World {
   void grow(FileId file, std::int64_t blocks) {
     std::int64_t& length = lengths_[file];
     length += blocks;
-    files.allocate(file, length - blocks, blocks, length);
+    while (!files.allocate(file, length - blocks, blocks, length)) {
+      const std::uint64_t told = told_;
+      machine->wait(0, [&] { return told_ > told; });
+    }
   }
   // As many files, none beside another, and what each has.
   std::vector<std::vector<Piece>> apart(std::int64_t count, std::int64_t blocks) {
@@ -105,6 +113,7 @@ class World {
 
  private:
   FileId next_ = 0;
+  std::uint64_t told_ = 0;
   std::map<FileId, std::int64_t> lengths_;
 };
 
@@ -203,8 +212,8 @@ TEST(Ext4Extents, NothingIsAllocatedTwice) {
   world.run([&] {
     const FileId file = world.create(64);
     const std::int64_t before = world.free();
-    world.files.allocate(file, 0, 64, 64);
-    world.files.allocate(file, 10, 20, 64);
+    EXPECT_TRUE(world.files.allocate(file, 0, 64, 64));
+    EXPECT_TRUE(world.files.allocate(file, 10, 20, 64));
     EXPECT_EQ(world.free(), before);
     EXPECT_EQ(sum(world.files.runs(file)), 64 * kPer);
   });
@@ -212,7 +221,7 @@ TEST(Ext4Extents, NothingIsAllocatedTwice) {
 
 TEST(Ext4Extents, AHoleIsABug) {
   World world(with("none"));
-  EXPECT_THROW(world.run([&] { world.files.allocate(world.create(8), 9, 4, 13); }), Bug);
+  EXPECT_THROW(world.run([&] { (void)world.files.allocate(world.create(8), 9, 4, 13); }), Bug);
 }
 
 // --- closing
@@ -253,10 +262,10 @@ TEST(Ext4Close, WhatAClosedFileKeepsGoesWhenItsEndIsWritten) {
       const std::int64_t all = world.free();
       const FileId file = world.create(20);
       world.files.close(file, false);
-      world.files.allocate(file, 20, 4, 26);
+      EXPECT_TRUE(world.files.allocate(file, 20, 4, 26));
       EXPECT_EQ(world.free(), all - 64);
       if (is_open) world.files.open(file);
-      world.files.allocate(file, 24, 2, 26);
+      EXPECT_TRUE(world.files.allocate(file, 24, 2, 26));
       EXPECT_EQ(world.free(), all - (is_open ? 64 : 52));
     });
   }
@@ -269,7 +278,7 @@ TEST(Ext4Close, TheMiddleOfAClosedFileIsTreatedAsAnOpenOnes) {
     const std::int64_t all = world.free();
     const FileId file = world.create();
     world.files.close(file, true);
-    world.files.allocate(file, 0, 20, 50);
+    EXPECT_TRUE(world.files.allocate(file, 0, 20, 50));
     EXPECT_EQ(world.free(), all - 128);
   });
 }
@@ -765,6 +774,47 @@ TEST(Ext4Full, IsAnError) {
       EXPECT_EQ(named, preallocation > Bytes{0});
     }
   }
+}
+
+// ext4_writepages(): what was freed and is not committed is room, and is not waited 5 s for.
+TEST(Ext4Full, WaitsForACommitThatMakesRoom) {
+  for (const char* discard : {"none", "synchronous"}) {
+    const Parameters p = with(discard);
+    World world(p);
+    world.run([&] {
+      world.rest(Nanos{1});  // the journal's thread runs
+      const std::int64_t most = world.free() / kPer - 64;  // but what extent trees take
+      for (int i = 0; i < 3; ++i) {
+        const FileId file = world.create(most);
+        EXPECT_EQ(sum(world.files.runs(file)), most * kPer);
+        EXPECT_EQ(world.files.counters().room_waits, static_cast<std::uint64_t>(i)) << discard;
+        world.files.remove(file);
+      }
+      if (p.discard == "none") {
+        EXPECT_LT(world.machine->now(), p.commit);
+      }
+    });
+    EXPECT_EQ(world.files.counters().commits, 2U);
+  }
+}
+
+// One that is under way already is waited for, and then the next one if that was not enough.
+TEST(Ext4Full, WaitsForWhatIsBeingCommittedAndForMore) {
+  Parameters p = with("none");
+  p.commit = 1_ms;
+  World world(p);
+  world.run([&] {
+    world.rest(Nanos{1});
+    const std::int64_t half = world.free() / kPer / 2 - 64;
+    const FileId first = world.create(half);
+    const FileId second = world.create(half);
+    world.files.remove(first);
+    world.rest(p.second + Nanos{1});  // its transaction has ended, and is being written
+    world.files.remove(second);
+    (void)world.create(2 * half);
+    EXPECT_GE(world.files.counters().room_waits, 1U);
+    EXPECT_LE(world.files.counters().room_waits, 2U);
+  });
 }
 
 TEST(Ext4Layout, TheJournalFindsSpaceOnAnyDevice) {

@@ -977,10 +977,12 @@ class Backwards final : public FileSystem {
   void remove(FileId file) override { removed.push_back(file); }
   void close(FileId file, bool clean) override { closed.emplace_back(file, clean); }
   void open(FileId file) override { opened.push_back(file); }
-  void allocate(FileId file, std::int64_t begin, std::int64_t blocks,
+  bool allocate(FileId file, std::int64_t begin, std::int64_t blocks,
                 std::int64_t length) override {
     allocated.push_back({file, begin, begin + blocks, length});
+    return !is_full;
   }
+  void tell_of_room(std::function<void()> told) override { has_room = std::move(told); }
   [[nodiscard]] Place find(FileId file, std::int64_t begin,
                            std::int64_t /*blocks*/) const override {
     return {to_lba(kBlock * (10'000 * (file + 1) - begin)), 1};
@@ -991,6 +993,8 @@ class Backwards final : public FileSystem {
   std::vector<FileId> opened;
   std::vector<std::pair<FileId, bool>> closed;
   std::vector<Asked> allocated;
+  bool is_full = false;
+  std::function<void()> has_room;
 };
 
 TEST(PageCacheFileSystem, SaysWhereBlocksLie) {
@@ -1023,6 +1027,27 @@ TEST(PageCacheFileSystem, SaysWhereBlocksLie) {
     EXPECT_EQ(asked.end, 40);  // all that is dirty and fits into a request
     EXPECT_EQ(asked.length, 40);
   }
+}
+
+TEST(PageCacheFileSystem, IsWaitedForWhileItHasNoRoom) {
+  const auto machine = machine_over();
+  Backwards files;
+  files.is_full = true;
+  PageCache cache(*machine, eager(), files);
+  machine->run(
+      1,
+      [&](Process self) {
+        const FileId file = cache.create();
+        cache.write(self, file, 0, 40);
+        machine->sleep_until(self, machine->now() + kLong);
+        EXPECT_TRUE(device_of(*machine).of(Op::write).empty());
+        EXPECT_EQ(files.allocated.size(), 1U);  // nobody asks before he is told
+        files.is_full = false;
+        files.has_room();
+        machine->sleep_until(self, machine->now() + kLong);
+        EXPECT_GE(device_of(*machine).of(Op::write).size(), 39U);
+      },
+      Cancel());
 }
 
 TEST(PageCacheFileSystem, HearsOfOpeningAndClosing) {
@@ -1058,20 +1083,20 @@ TEST(InTurn, GivesPiecesInTheOrderInWhichTheyAreAskedFor) {
   };
   files.create(0);
   files.create(1);
-  files.allocate(0, 0, 1, 1);
-  files.allocate(1, 0, 8, 8);
-  files.allocate(0, 3, 2, 5);
+  EXPECT_TRUE(files.allocate(0, 0, 1, 1));
+  EXPECT_TRUE(files.allocate(1, 0, 8, 8));
+  EXPECT_TRUE(files.allocate(0, 3, 2, 5));
   expect(0, 0, 5, 0, 4);  // its second piece lies behind the other file
   expect(0, 4, 4, 12, 4);
   expect(1, 0, 8, 4, 8);
   expect(1, 1, 3, 5, 3);
   expect(1, 3, 9, 7, 5);
-  files.allocate(1, 0, 8, 8);  // has a place
+  EXPECT_TRUE(files.allocate(1, 0, 8, 8));  // has a place
   files.remove(0);
   files.create(0);
-  files.allocate(0, 0, 1, 1);
+  EXPECT_TRUE(files.allocate(0, 0, 1, 1));
   expect(0, 0, 1, 16, 1);  // space is not used again
-  EXPECT_THROW(files.allocate(1, 8, 1, 9), OperatingError);
+  EXPECT_THROW((void)files.allocate(1, 8, 1, 9), OperatingError);
 }
 
 // --- contract

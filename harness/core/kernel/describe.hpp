@@ -124,6 +124,7 @@ void count(V& v, const Counters& c) {
   v("extents", c.extents);
   v("given_back_blocks", c.given_back_blocks);
   v("commits", c.commits);
+  v("room_waits", c.room_waits);
   v("journal_blocks", c.journal_blocks);
   v("discards", c.discards);
   v("discarded_blocks", c.discarded_blocks);

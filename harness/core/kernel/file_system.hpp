@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "base/units.hpp"
 
@@ -28,9 +29,12 @@ class FileSystem {
   // A process has written into it; its times have changed.
   virtual void written(FileId /*file*/) {}
   // The blocks [begin, begin + blocks) are about to be written; the file is `length` blocks long by
-  // now. Those that have no place yet get one. Throws OperatingError (disk_full).
-  virtual void allocate(FileId file, std::int64_t begin, std::int64_t blocks,
-                        std::int64_t length) = 0;
+  // now. Those that have no place yet get one; false: not all of them yet, try again when told to.
+  // Throws OperatingError (disk_full).
+  [[nodiscard]] virtual bool allocate(FileId file, std::int64_t begin, std::int64_t blocks,
+                                      std::int64_t length) = 0;
+  // Who writes back is told when there may be room for what had none.
+  virtual void tell_of_room(std::function<void()> /*told*/) {}
   // Where a block lies that has a place, and how many lie behind it there, of at most `blocks`.
   [[nodiscard]] virtual Place find(FileId file, std::int64_t begin, std::int64_t blocks) const = 0;
 };

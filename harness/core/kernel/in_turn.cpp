@@ -21,7 +21,7 @@ void InTurn::create(FileId file) {
   files_[file].clear();
 }
 
-void InTurn::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int64_t /*length*/) {
+bool InTurn::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int64_t /*length*/) {
   std::vector<std::int64_t>& pieces = files_[id];
   const std::int64_t last = (begin + blocks - 1) / per_piece_;
   if (pieces.size() <= at(last)) pieces.resize(at(last + 1), kNowhere);
@@ -32,6 +32,7 @@ void InTurn::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::i
     }
     pieces[at(piece)] = pieces_++;
   }
+  return true;
 }
 
 Place InTurn::find(FileId id, std::int64_t begin, std::int64_t blocks) const {

@@ -21,7 +21,8 @@ class InTurn final : public FileSystem {
 
   void create(FileId file) override;
   void remove(FileId /*file*/) override {}
-  void allocate(FileId file, std::int64_t begin, std::int64_t blocks, std::int64_t length) override;
+  [[nodiscard]] bool allocate(FileId file, std::int64_t begin, std::int64_t blocks,
+                              std::int64_t length) override;
   [[nodiscard]] Place find(FileId file, std::int64_t begin, std::int64_t blocks) const override;
 
  private:

@@ -183,6 +183,10 @@ PageCache::PageCache(Machine& machine, const PageCacheParameters& p,
   per_segment_ = p.segment / p.block;
   per_request_ = std::max<std::int64_t>(machine.parameters().max_request / p.block, 1);
   per_reclaim_ = std::max<std::int64_t>(kReclaimed / p.block, 1);
+  places_.tell_of_room([this] {
+    waits_for_room_ = false;
+    write_back();
+  });
 }
 
 PageCache::~PageCache() = default;
@@ -746,7 +750,8 @@ void PageCache::keep_pace(Process self, std::int64_t blocks) {
 
 // Goes on with write-back as far as the queue lets it.
 void PageCache::write_back() {
-  while (writing_back_ && machine_.block_layer().outstanding(Op::write) < parameters_.queue_limit) {
+  while (writing_back_ && !waits_for_room_ &&
+         machine_.block_layer().outstanding(Op::write) < parameters_.queue_limit) {
     const bool turn_is_over = turn_left_ <= 0 || files_[flushed_]->dirty_blocks == 0;
     if (turn_is_over && round_is_over()) {
       if (!goes_on()) {
@@ -763,7 +768,7 @@ void PageCache::write_back() {
       files_[flushed_]->run_is_last = false;
       round_has_begun_ = true;
     }
-    if (!write_some(flushed_)) turn_left_ = 0;
+    if (!write_some(flushed_) && !waits_for_room_) turn_left_ = 0;
   }
 }
 
@@ -792,8 +797,9 @@ std::int64_t PageCache::turn() const {
   return (wanted + least) / least * least;
 }
 
-// One request of the file whose turn it is; false: the file's end was reached. The file is looked
-// through for one row of dirty blocks after the other (mpage_prepare_extent_to_map).
+// One request of the file whose turn it is; false: the file's end was reached, or the file system
+// has no room yet, for which the flusher waits (ext4_writepages). The file is looked through for one
+// row of dirty blocks after the other (mpage_prepare_extent_to_map).
 bool PageCache::write_some(FileId id) {
   File& file = *files_[id];
   const std::int64_t begin = file.next_dirty(file.write_back_at);
@@ -810,7 +816,10 @@ bool PageCache::write_some(FileId id) {
   const std::int64_t most = std::min(per_request_, file.run_end - begin);
   const std::int64_t length = leading(file.row(begin, most), kDirty | kWriting, kDirty);
   FLASHLAB_CHECK(length > 0);
-  places_.allocate(id, begin, length, file.blocks());
+  if (!places_.allocate(id, begin, length, file.blocks())) {
+    waits_for_room_ = true;
+    return false;
+  }
   const Place place = places_.find(id, begin, length);
   file.write_back_at = begin + place.blocks;
   turn_left_ -= place.blocks;

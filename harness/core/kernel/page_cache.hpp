@@ -207,6 +207,7 @@ class PageCache final : private host::IoOwner {
   std::vector<std::uint32_t> free_ios_;
   std::vector<Nanos> cpu_;  // by process
   bool writing_back_ = false;
+  bool waits_for_room_ = false;  // the flusher, which the file system will tell
   Reclaim reclaim_;
   bool flush_is_asked_ = false;
   std::int64_t flush_left_ = 0;  // blocks, of those that were dirty when it began

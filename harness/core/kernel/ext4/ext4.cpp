@@ -187,11 +187,11 @@ void Ext4::preallocate(File& file) {
       tail = Tail{last.logical + last.run.blocks, last.run.end()};
     }
     const std::optional<Run> run = allocator_.allocate_plain(file.number, left, tail);
-    if (!run) {
+    if (run) append(file, *run);
+    if (!run || !add_leaf(file)) {
       throw OperatingError(ErrorKind::disk_full,
                            "the modelled device is too small for the files' preallocation");
     }
-    append(file, *run);
     left -= run->blocks;
   }
 }
@@ -224,19 +224,35 @@ void Ext4::append(File& file, const Run& run) {
   const std::int64_t logical =
       file.extents.empty() ? 0 : file.extents.back().logical + file.extents.back().run.blocks;
   file.extents.push_back({logical, run});
-  const std::size_t extents = file.extents.size();
-  if (extents > kExtentsInInode && extents > file.leaves.size() * kExtentsInLeaf) add_leaf(file);
 }
 
-// In whole blocks of the page cache: see lay_out().
-void Ext4::add_leaf(File& file) {
+// For the extents that the file has, if it needs one; false: there is no room. In whole blocks of
+// the page cache: see lay_out().
+bool Ext4::add_leaf(File& file) {
+  const std::size_t extents = file.extents.size();
+  if (extents <= kExtentsInInode || extents <= file.leaves.size() * kExtentsInLeaf) return true;
   const std::optional<Run> run = allocator_.allocate_metadata(per_cache_block_);
-  if (!run) {
-    throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
-  }
+  if (!run) return false;
   change(groups_.group_of(run->begin));
   change_block();
   file.leaves.push_back(*run);
+  return true;
+}
+
+// Where there is no room: what has been freed is, with the next commit, and whoever writes back is
+// told. False, as what he asked for has to be asked for again. Throws where nothing was freed.
+bool Ext4::room_comes() {
+  const bool is_committed = committing_ || ended_;
+  if (!journal_runs_ || stopped_ || (!is_committed && running_.freed.empty())) {
+    throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
+  }
+  ++counters_.room_waits;
+  is_waited_for_room_ = true;
+  if (!is_committed) {
+    ended_ = take_running();
+    if (journal_thread_) machine_.wake(*journal_thread_);
+  }
+  return false;
 }
 
 void Ext4::change(File& file) {
@@ -259,9 +275,10 @@ void Ext4::begin_if_first() {
   if (!running_.is_changed()) running_.begun = machine_.now();
 }
 
-void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int64_t length) {
+bool Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int64_t length) {
   File& file = files_[id];
   const std::int64_t end = (begin + blocks) * per_cache_block_;
+  if (!add_leaf(file)) return room_comes();  // it had no room for one the last time
   while (true) {
     std::optional<Tail> tail;
     std::int64_t have = 0;
@@ -273,7 +290,7 @@ void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int
     if (have >= end) {
       // ext4_da_update_reserve_space: nothing waits for its blocks any more, and nobody may write.
       if (!file.open && end == length * per_cache_block_) drop_kept(file);
-      return;
+      return true;
     }
     if (parameters_.preallocate_again && parameters_.preallocation > Bytes{0}) {
       preallocate(file);
@@ -285,10 +302,10 @@ void Ext4::allocate(FileId id, std::int64_t begin, std::int64_t blocks, std::int
     const std::optional<Run> run =
         closed ? allocator_.allocate_closed(end - have, size, tail, file.kept)
                : allocator_.allocate(file.number, have, end - have, size, tail, file.kept);
-    if (!run) {
-      throw OperatingError(ErrorKind::disk_full, "the modelled device is too small for the files");
-    }
+    if (!run && drop_all_kept()) continue;
+    if (!run) return room_comes();
     append(file, *run);
+    if (!add_leaf(file)) return room_comes();
     operation_is_over();
   }
 }
@@ -309,6 +326,15 @@ void Ext4::close(FileId id, bool clean) {
 void Ext4::drop_kept(File& file) {
   if (file.kept) groups_.give_back(file.kept->run);
   file.kept.reset();
+}
+
+bool Ext4::drop_all_kept() {
+  bool any = false;
+  for (File& file : files_) {
+    any = any || (file.kept && file.kept->run.blocks > 0);
+    drop_kept(file);
+  }
+  return any;
 }
 
 Place Ext4::find(FileId id, std::int64_t begin, std::int64_t blocks) const {
@@ -406,6 +432,7 @@ void Ext4::run_timer(Process self) {
 }
 
 void Ext4::run_journal(Process self) {
+  journal_runs_ = true;
   while (true) {
     journal_thread_ = self;
     machine_.wait(self, [&] { return stopped_ || ended_; });
@@ -453,6 +480,7 @@ void Ext4::commit(Process self, const Transaction& transaction) {
     if (parameters_.discard == "asynchronous") to_discard_.push_back(run);
   }
   committing_ = false;
+  if (std::exchange(is_waited_for_room_, false) && tell_of_room_) tell_of_room_();
   if (idle_worker_ && !to_discard_.empty()) machine_.wake(*idle_worker_);
 }
 

@@ -22,6 +22,9 @@
 //  in
 //    the middle, and copies of the superblock and the group descriptors, with room for a thousand
 //    times as many, in group 1 and those whose number is a power of 3, 5 or 7 (sparse_super).
+//  - Whoever writes back and finds no room takes what other files keep for themselves
+//    (ext4_mb_discard_preallocations()); then has the transaction that frees some committed at once,
+//    and waits for it (ext4_writepages()). fallocate() does neither here.
 //  - A file of more than four extents has them in blocks of their own (340 each), which are freed
 //    with it.
 // Not modelled: metadata's way home (checkpoints), that a commit waits for data on its way to
@@ -32,8 +35,10 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "host/machine.hpp"
@@ -72,6 +77,7 @@ struct Counters {
   std::uint64_t extents = 0;  // of removed files
   std::uint64_t given_back_blocks = 0;
   std::uint64_t commits = 0;
+  std::uint64_t room_waits = 0;  // for a commit, without which there was no room
   std::uint64_t journal_blocks = 0;
   std::uint64_t discards = 0;
   std::uint64_t discarded_blocks = 0;
@@ -94,7 +100,9 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   // Frees what the file has beyond its first `length` blocks of the page cache: ftruncate() to the
   // size that it has.
   void give_back(FileId file, std::int64_t length);
-  void allocate(FileId file, std::int64_t begin, std::int64_t blocks, std::int64_t length) override;
+  [[nodiscard]] bool allocate(FileId file, std::int64_t begin, std::int64_t blocks,
+                              std::int64_t length) override;
+  void tell_of_room(std::function<void()> told) override { tell_of_room_ = std::move(told); }
   [[nodiscard]] Place find(FileId file, std::int64_t begin, std::int64_t blocks) const override;
 
   // The bodies of kThreads threads of the kernel. They end some time after stop().
@@ -144,8 +152,10 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   void occupy(const Parameters& parameters);
   void preallocate(File& file);
   void append(File& file, const Run& run);
-  void add_leaf(File& file);
+  [[nodiscard]] bool add_leaf(File& file);
+  [[nodiscard]] bool room_comes();
   void drop_kept(File& file);
+  [[nodiscard]] bool drop_all_kept();
   void free(const Run& run);
   void change(File& file);
   void change(GroupNumber group);
@@ -185,6 +195,9 @@ class Ext4 final : public FileSystem, private host::IoOwner {
   bool committing_ = false;
   bool discarding_ = false;
   bool stopped_ = false;
+  bool journal_runs_ = false;
+  bool is_waited_for_room_ = false;
+  std::function<void()> tell_of_room_;
   Counters counters_;
 };
 
