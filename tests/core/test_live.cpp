@@ -457,14 +457,18 @@ TEST_P(Live, WhatBeganWithoutPowerFailsThoughItIsAnsweredWithIt) {
 // Whoever waits because the device is being changed is late by that.
 TEST(LiveDevice, WhatAChangeHoldsUpIsLate) {
   World world(make(ssd()), Pace::real, 1000);
-  world.device.look([&](DeviceModel&, LiveCounters& counters, Nanos) { counters = {}; });
-  world.host.read(extent(0, kBlock));  // 7 us and more of the drive's, so 7 ms
-  std::thread change([&] { static_cast<void>(world.device.save_model(false)); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  world.host.write(extent(kBlock, kBlock), 1);  // 3 us
-  change.join();
-  ASSERT_EQ(world.host.wait(), 0U);
-  LiveCounters counters = world.counters();
+  LiveCounters counters;
+  // On a busy machine the change may begin behind the write: then once more.
+  for (int i = 0; i < 50 && counters.held == 0; ++i) {
+    world.device.look([&](DeviceModel&, LiveCounters& all, Nanos) { all = {}; });
+    world.host.read(extent(0, kBlock));  // 7 us and more of the drive's, so 7 ms
+    std::thread change([&] { static_cast<void>(world.device.save_model(false)); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    world.host.write(extent(kBlock, kBlock), 1);  // 3 us
+    change.join();
+    ASSERT_EQ(world.host.wait(), 0U);
+    counters = world.counters();
+  }
   ASSERT_EQ(counters.held, 1U);
   EXPECT_GT(counters.times_of(Op::write).lateness.largest_ns(), 500'000);
 }
