@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import Any, Final
 
 import numpy as np
@@ -85,12 +85,14 @@ def can_fail(project: Project, experiment: str, results: Results) -> pd.DataFram
         before = {name: _Judged(claim, judge) for name, claim in all_claims.items()}
         reads = _reads(judge, experiment, results, before)
         parts = list(_parts(experiment, results))
-        for mutation in _of_parts([{}, *parts], results, set().union(*reads.values())):
-            waiting = [each for n, each in before.items() if mutation.name in reads[n]]
-            _try(mutation, [each for each in waiting if not each.change], results, judge)
-        # Of all parts, also such as change no value alone: in a double ratio two may cancel.
-        for mutation in _of_pairs(parts, results, set().union(*reads.values())):
-            waiting = [each for n, each in before.items() if mutation.name in reads[n]]
+        # One that is not judged stays so, and would have everything tried.
+        judged = {n: each for n, each in before.items() if each.verdict != claims.NOT_JUDGED}
+        names = set().union(*(reads[n] for n in judged))
+        # Of all pairs, also of parts that change no value alone: in a double ratio two may cancel.
+        for mutation in chain(
+            _of_parts([{}, *parts], results, names), _of_pairs(parts, results, names)
+        ):
+            waiting = [each for n, each in judged.items() if mutation.name in reads[n]]
             _try(mutation, [each for each in waiting if not each.change], results, judge)
     rows = [(name, each.verdict, sorted(reads[name]), each.change) for name, each in before.items()]
     found = pd.DataFrame(rows, columns=["id", "verdict", "reads", "changes"])
