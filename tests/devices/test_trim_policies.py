@@ -14,8 +14,15 @@ from harness.errors import BadParameter
 PROFILES = REPOSITORY / "hardware" / "profiles"
 SMALL = {"capacity": "1 GiB", "pages_per_block": "16"}
 
-SLC = {"crucial_mx500_250gb": {"slc": "fixed", "slc_cache": "8 GiB", "background_idle": "100 ms"}}
-"""Their caches as they were then, and when these are emptied."""
+THEN = {
+    "crucial_mx500_250gb": {
+        "slc": "fixed",
+        "slc_cache": "8 GiB",
+        "background_idle": "100 ms",
+        "trim_command_time": "2.65 ms",
+    }
+}
+"""Their caches as they were then, when these are emptied, and what was fitted to a paper."""
 
 
 def device(profile: str = "daisyplus_openssd", **overrides: str) -> Device:
@@ -45,7 +52,7 @@ def test_policies_that_put_nothing_off_are_as_they_were(
     drive is idle, that the page which is programmed first makes room in the buffer, and that
     nothing goes beside a flush, which is no NCQ command either.
     """
-    drive = device(profile, trim=policy, **SLC.get(profile, {}))
+    drive = device(profile, trim=policy, **THEN.get(profile, {}))
     drive.precondition(fill_ratio=0.9, overwrites=0.5, seed=1)
     busy = drive.run(mixed(flush_every=500))
     calm = Job(
