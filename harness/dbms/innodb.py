@@ -53,6 +53,10 @@ class Release:
         return f"{self.product} {self.version[0]}.{self.version[1]}"
 
 
+OLD_BLOCKS_MS: Final = 1000
+"""The server's default (MySQL Reference Manual, innodb_old_blocks_time)."""
+
+
 @dataclass(frozen=True)
 class InnodbSettings:
     """How InnoDB uses its memory and its files.
@@ -61,6 +65,7 @@ class InnodbSettings:
     not what was in them: MySQL 8.0.30 on). MariaDB keeps those pages in the system tablespace,
     MySQL 8.0.20 on in files of their own in the data folder. `redo_folder` None: in the data
     folder. `flush_log_at_commit`: 1 writes and syncs at every commit, 2 writes, 0 neither.
+    `old_blocks_ms`: how long after its first use a page has to be used again to become young.
     `others`: more options of the server, as it names them. Raises BadParameter.
     """
 
@@ -72,6 +77,7 @@ class InnodbSettings:
     redo_folder: Path | None = None
     page_bytes: int = 16384
     io_capacity_pages_per_s: int = 200
+    old_blocks_ms: int = OLD_BLOCKS_MS
     others: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,6 +88,7 @@ class InnodbSettings:
         _check_least("buffer_pool_bytes", self.buffer_pool_bytes, _LEAST_BUFFER_POOL_BYTES)
         _check_least("redo_bytes", self.redo_bytes, LEAST_REDO_BYTES)
         _check_least("io_capacity_pages_per_s", self.io_capacity_pages_per_s, 100)
+        _check_least("old_blocks_ms", self.old_blocks_ms, 0)
 
     def options(self, release: Release) -> dict[str, str]:
         """As options of that server's command line. Raises BadParameter for what it cannot."""
@@ -93,6 +100,7 @@ class InnodbSettings:
             "innodb_page_size": str(self.page_bytes),
             "innodb_io_capacity": str(self.io_capacity_pages_per_s),
             "innodb_io_capacity_max": str(2 * self.io_capacity_pages_per_s),
+            "innodb_old_blocks_time": str(self.old_blocks_ms),
             # What a run reads must not depend on the one before it.
             "innodb_buffer_pool_load_at_startup": "OFF",
             "innodb_buffer_pool_dump_at_shutdown": "OFF",

@@ -51,9 +51,7 @@ class Mutation:
     def of(self, results: Results) -> Results:
         """The results with this changed."""
         table = results.table
-        rows = pd.Series(True, index=table.index)
-        for name, value in self.part.items():
-            rows &= table[name] == value
+        rows = _rows(table, self.part)
         if self.name in table:
             changed = table.astype({self.name: float})
             changed.loc[rows, self.name] = self._wrong(changed.loc[rows, self.name])
@@ -186,9 +184,24 @@ def _of_parts(
 def _of_pairs(
     parts: Sequence[Mapping[str, Any]], results: Results, names: Collection[str]
 ) -> Iterator[Mutation]:
-    """The same in what two parts have in common."""
-    pairs = [{**one, **two} for one, two in combinations(parts, 2) if not one.keys() & two.keys()]
+    """The same in what two parts have in common, but where that is nothing, or has been tried."""
+    tried = {_rows(results.table, part).to_numpy().tobytes() for part in ({}, *parts)}
+    pairs = []
+    for one, two in combinations(parts, 2):
+        rows = _rows(results.table, {**one, **two}).to_numpy()
+        if one.keys() & two.keys() or not rows.any() or rows.tobytes() in tried:
+            continue
+        tried.add(rows.tobytes())
+        pairs.append({**one, **two})
     return _of_parts(pairs, results, names)
+
+
+def _rows(table: pd.DataFrame, part: Mapping[str, Any]) -> pd.Series:
+    """Which rows are of a part of the grid."""
+    rows = pd.Series(True, index=table.index)
+    for name, value in part.items():
+        rows &= table[name] == value
+    return rows
 
 
 def _parts(experiment: str, results: Results) -> Iterator[dict[str, Any]]:

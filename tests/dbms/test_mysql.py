@@ -161,6 +161,7 @@ def test_a_doublewrite_that_a_server_does_not_know_is_refused(
         {"buffer_pool_bytes": 1024},
         {"redo_bytes": 1 << 20},
         {"io_capacity_pages_per_s": 1},
+        {"old_blocks_ms": -1},
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any]) -> None:
@@ -248,6 +249,7 @@ def test_settings_arrive(place: Path) -> None:
         redo_folder=place / "redo",
         page_bytes=4096,
         io_capacity_pages_per_s=300,
+        old_blocks_ms=27,
         others={"innodb_adaptive_hash_index": "OFF"},
     )
     with mysql.new_folder(place) as folder, mysql.run(folder, settings) as server:
@@ -256,6 +258,7 @@ def test_settings_arrive(place: Path) -> None:
             for name in (
                 *("doublewrite", "buffer_pool_size", "flush_method", "page_size", "io_capacity"),
                 *("flush_log_at_trx_commit", "log_group_home_dir", "adaptive_hash_index"),
+                "old_blocks_time",
             )
         }
         assert found == {
@@ -267,6 +270,7 @@ def test_settings_arrive(place: Path) -> None:
             "flush_log_at_trx_commit": "2",
             "log_group_home_dir": str(place / "redo"),
             "adaptive_hash_index": "OFF",
+            "old_blocks_time": "27",
         }
         redo = [path.stat().st_size for path in innodb.redo_files(place / "redo")]
         if server.release.product == MARIADB:

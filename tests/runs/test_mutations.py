@@ -178,6 +178,20 @@ grace_hash_join:
 """
 
 
+def test_two_parts_are_tried_once_where_they_have_something_in_common() -> None:
+    rows = [
+        {"point": f"{device}{users}", "device": device, "variant": "paper", "users": users}
+        | {"port": f"{device}'s", "elapsed_s": 1.0}
+        for device, users in (("hdd", 1), ("hdd", 2), ("ssd", 1))
+    ]
+    results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+    devices = [{"device": "hdd"}, {"device": "ssd"}]
+    parts = [*devices, {"users": 1}, {"users": 2}, {"port": "hdd's"}]
+    tried = [m.part for m in mutations._of_pairs(parts, results, {"elapsed_s"})]
+    # Not ssd and 2, of which there is nothing; nor what is a part by itself, or one of these again.
+    assert {tuple(part.items()) for part in tried} == {(("device", "hdd"), ("users", 1))}
+
+
 def test_what_only_the_end_of_a_series_changes_is_found(tmp_path: Path) -> None:
     """Its last two samples of eight, beside the four in the middle; no other series is read."""
     rows = [

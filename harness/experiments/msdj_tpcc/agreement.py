@@ -24,7 +24,7 @@ from harness.experiments.beside import (
     modelled,
     ratio_of,
 )
-from harness.experiments.msdj_tpcc import model
+from harness.experiments.msdj_tpcc import grid, model
 from harness.experiments.msdj_tpcc.grid import Cell
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 from harness.system.ext4_spec import COMMIT_S
@@ -40,9 +40,6 @@ simulated tier has those of the paper's time."""
 _SOFTWARE: Final = model.Software(kernel.EMULATED, redo_block_bytes=512, file_pages_age=True)
 """MariaDB since 10.8 writes its log past the page cache, in the drive's blocks (log_t::write_size;
 through a data journal the page cache makes 4 KiB of it)."""
-
-OLD_BLOCKS_S: Final = 1.0
-"""MariaDB's innodb_old_blocks_time, of the clock's time: the real runs leave it as it is."""
 
 Series = Mapping[str, Sequence[float]]
 
@@ -76,8 +73,9 @@ def beside(runs: Runs, **options: Any) -> Beside:
         for point in results.table.to_dict("records"):
             # ext4 has put the files past the region that was aged.
             cell = replace(Cell.read(point), aged_under_files=False)
-            commit_s = commits_every_s(cell, int(point["slowdown"]))
-            old_s = OLD_BLOCKS_S / int(point["slowdown"])
+            slowdown = int(point["slowdown"])
+            commit_s = commits_every_s(cell, slowdown)
+            old_s = grid.old_blocks_ms(cell, slowdown) / 1e3 / slowdown
             found = simulated_point(cell, cpu_ns, commit_s, old_s, simulated)
             model_of[str(point["point"])] = cell, found
             emulated = compared(point, results.series[str(point["point"])])

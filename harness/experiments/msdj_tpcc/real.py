@@ -216,6 +216,7 @@ def _settings(
         redo_bytes=v.redo_bytes,
         redo_folder=redo,
         io_capacity_pages_per_s=max(_CAPACITY_PAGES_PER_S // device.slowdown, 100),
+        old_blocks_ms=grid.old_blocks_ms(v, device.slowdown),
     )
 
 
