@@ -110,6 +110,11 @@ def in_flight(path: Path) -> int:
     return sum(int(n) for n in (block_device(path) / "inflight").read_text().split())
 
 
+def unchanged(path: Path, since: BlockCounters) -> bool:
+    """Whether nothing has begun, and nothing has ended, since these were its counters at rest."""
+    return not in_flight(path) and read(path) == since
+
+
 def quiet(path: Path, timeout_s: float) -> tuple[BlockCounters, int]:
     """Waits until nothing is in flight and nothing ends; the counters then, and the boot time (ns).
 
@@ -123,7 +128,7 @@ def quiet(path: Path, timeout_s: float) -> tuple[BlockCounters, int]:
         now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         busy = in_flight(path)
         time.sleep(_SETTLE_S)  # not a wait for an event: the time in which nothing may change
-        if not busy and not in_flight(path) and read(path) == before:
+        if not busy and unchanged(path, before):
             return before, now_ns
         if time.monotonic() > deadline:
             raise TargetError(

@@ -21,6 +21,7 @@ from harness.probes.trace_file import TraceFile
 
 _START_S: Final = 180.0  # in a machine emulated by software it took more than one minute
 _STOP_S: Final = 120.0
+_TRIES: Final = 100
 
 DeviceCounters = Callable[[], Mapping[str, int]]
 
@@ -138,9 +139,21 @@ class Recorder:
         if not self._reader.attached(_START_S):
             said = self._child.errors() or ["it says nothing"]
             raise HarnessError(f"bpftrace did not start {self.probe.source.name}: {said[-1]}")
-        self._before, self._span.start_ns = self._quiet()
-        self._device_before = self._read_device()
+        self._before, self._device_before, self._span.start_ns = self._at_rest()
         self.mark("start")
+
+    def _at_rest(self) -> tuple[BlockCounters, dict[str, int], int]:
+        """What the kernel and the device itself have counted at one moment, and that moment (ns).
+
+        A request that comes between the two is in what the device says, and not in what the kernel
+        does: both are asked again then. After _TRIES of that the proof has it.
+        """
+        for _ in range(_TRIES):
+            kernel, now_ns = self._quiet()
+            device = self._read_device()
+            if not self.probe.counted or counters.unchanged(self._device, kernel):
+                break
+        return kernel, device, now_ns
 
     def _quiet(self) -> tuple[BlockCounters, int]:
         if self.probe.counted:
@@ -152,8 +165,7 @@ class Recorder:
 
     def _stop(self) -> tuple[BlockCounters, dict[str, int]]:
         """Ends bpftrace; what the kernel and the device itself counted meanwhile."""
-        after, self._span.end_ns = self._quiet()
-        device = self._read_device()
+        after, device, self._span.end_ns = self._at_rest()
         self.mark("end")
         self._missed = self._running.missed()
         if not self._running.idle(_STOP_S):

@@ -734,6 +734,31 @@ def test_counters_of_the_device_itself(device: Path, tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.root
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_request_while_the_device_is_asked_is_in_all_counts_or_in_none(
+    device: Path, tmp_path: Path, late: int
+) -> None:
+    """Behind the kernel's counts, before the device's own: at the begin, or at the end."""
+    counted = 0
+    asked: list[int] = []
+
+    def own() -> dict[str, int]:
+        nonlocal counted
+        asked.append(counted)
+        if len(asked) == 1 + late:
+            fio(device, "--rw=randwrite", "--number_ios=1")
+            counted += 1
+        return {"write_ios": counted}
+
+    with Recorder(device, tmp_path / "t.parquet", device_counters=own):
+        pass
+    rows = pq.read_table(tmp_path / "t.parquet").to_pandas()
+    assert (rows.op == "write").sum() == late  # of what ended before the begin there is no row
+    assert len(asked) == 3
+
+
+@pytest.mark.servers
+@pytest.mark.root
 def test_a_forced_loss_is_seen(device: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     small = Buffers(ring_pages=1)
