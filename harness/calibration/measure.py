@@ -159,7 +159,7 @@ def _problems(phase: Phase, seen: Mapping[str, Any]) -> list[str]:
     and a rate is that of all requests, of whatever kind.
     """
     name = "mean_ns" if any(job.figure == "rate" for job in phase.jobs) else "p50_ns"
-    return stats.problems(seen["live"], {**seen, "kinds": {}}, {name: MEAN_BOUND})
+    return stats.problems(seen["live"], seen, {name: MEAN_BOUND})
 
 
 def _check_host(phase: Phase, run: FioRun, seen: Mapping[str, Any]) -> None:

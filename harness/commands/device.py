@@ -323,7 +323,8 @@ def _stats_table(s: dict[str, Any]) -> Table:
                 for name in ("mean_ns", "p99_ns")
             ]
             table.add_row(f"{kind}: late, us", "  ".join(shown))
-    table.add_row("valid", "yes" if s["valid"] else "[red]no[/]: " + "; ".join(s["problems"]))
+    for what, problems in (("valid", "problems"), ("valid, each kind", "problems_of_kinds")):
+        table.add_row(what, "[red]no[/]: " + "; ".join(s[problems]) if s[problems] else "yes")
     return table
 
 

@@ -58,7 +58,8 @@ class DeviceRequest:
     drive of the same kind (devices/scaling), where drives are modelled; a real one has at least
     that much room; 0: the drive as it is. `contents`: what is written there can be read; without,
     a simulated device only takes its time, for who knows already what would be read. Others keep
-    what they are given all the same.
+    what they are given all the same. `each_kind`: the point says how long requests of one kind
+    take, so a device that answers to the clock is held to each kind; else to all of them together.
     """
 
     device: str
@@ -68,6 +69,7 @@ class DeviceRequest:
     trace: bool = False
     size_bytes: int = 0
     contents: bool = True
+    each_kind: bool = False
 
 
 class DeviceUnderTest(Protocol):

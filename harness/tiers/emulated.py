@@ -43,8 +43,9 @@ class EmulatedDevice:
     host: HostProfile | None = None
     profile: DeviceProfile | None = None
 
-    def __init__(self, device: LiveDevice, trace: Path | None) -> None:
+    def __init__(self, device: LiveDevice, trace: Path | None, *, each_kind: bool = False) -> None:
         self._device = device
+        self._each_kind = each_kind
         self._recording = block_traces.Recording(trace, self.counted)
         self.slowdown = int(device.stats()["slowdown"])
         self._storage: _core.FileStorage | None = None
@@ -160,8 +161,9 @@ class EmulatedDevice:
             self._sync()  # or the journal would write while the trace ends
         self._recording.end()
         seen = self._device.stats()
-        if not seen["valid"]:
-            raise InvalidRun(f"the run is not valid: {'; '.join(seen['problems'])}")
+        problems = [*seen["problems"], *(seen["problems_of_kinds"] if self._each_kind else ())]
+        if problems:
+            raise InvalidRun(f"the run is not valid: {'; '.join(problems)}")
         return {
             **{f"device_{name}": value for name, value in seen["device"].items()},
             "device_requests": sum(v for n, v in seen["live"].items() if n.endswith("_replies"))
@@ -250,7 +252,8 @@ class EmulatedBench(ModelledBench):
                 chosen = int(made.stats()["slowdown"])
                 slower = min(chosen << (self._attempt - 1), _SLOWEST)
                 made.set_speed("real", max(slower, chosen))
-            emulated = EmulatedDevice(made, self._traces.new_file() if request.trace else None)
+            trace = self._traces.new_file() if request.trace else None
+            emulated = EmulatedDevice(made, trace, each_kind=request.each_kind)
             try:
                 yield emulated
             except BaseException as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -186,7 +187,7 @@ def test_two_parts_are_tried_once_where_they_have_something_in_common() -> None:
     ]
     results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
     devices = [{"device": "hdd"}, {"device": "ssd"}]
-    parts = [*devices, {"users": 1}, {"users": 2}, {"port": "hdd's"}]
+    parts: list[dict[str, Any]] = [*devices, {"users": 1}, {"users": 2}, {"port": "hdd's"}]
     tried = [m.part for m in mutations._of_pairs(parts, results, {"elapsed_s"})]
     # Not ssd and 2, of which there is nothing; nor what is a part by itself, or one of these again.
     assert {tuple(part.items()) for part in tried} == {(("device", "hdd"), ("users", 1))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -69,6 +69,7 @@ class Service:
         self._baseline_shares: Shares = {}
         self._record_path: Path | None = None
         self._earlier_problems: list[str] = []
+        self._earlier_of_kinds: list[str] = []
         self._awake = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -87,8 +88,8 @@ class Service:
             seen = self._model.snapshot()
             counted, shares = self._counted(seen), self._shares_of(seen)
         times = stats.times(seen["times"], self._slowdown)
-        problems = stats.problems(seen["live"], times)
-        problems += [each for each in self._earlier_problems if each not in problems]
+        problems = _and(stats.problems(seen["live"], times), self._earlier_problems)
+        of_kinds = _and(stats.problems_of_kinds(times), self._earlier_of_kinds)
         if self._recovered:
             problems.append(stats.RECOVERED)
         return {
@@ -110,6 +111,7 @@ class Service:
             "trim_policy": self._trim.value if self._trim else None,
             "valid": not problems,
             "problems": problems,
+            "problems_of_kinds": of_kinds,
         }
 
     def writes(self) -> dict[str, Any]:
@@ -125,7 +127,7 @@ class Service:
             seen = self._model.snapshot(then_reset=True)
             self._baseline = seen["device"]
             self._baseline_shares = self._all_shares(seen)
-            self._earlier_problems = []
+            self._earlier_problems, self._earlier_of_kinds = [], []
 
     def ranges(self, ranges: list[tuple[str, int, int, int]]) -> None:
         """Counts these parts of the address space (name, begin, end, stream) apart from now on."""
@@ -147,7 +149,7 @@ class Service:
             wanted = slowdown or self._slowdown
             if speed == "real":
                 awake.enter_context(idle_states.awake())
-            found = self.stats()["problems"]
+            found = self.stats()
             with self._counts_kept():
                 self._model.set_pace(speed, slowdown=wanted)
             self._awake.close()
@@ -155,7 +157,9 @@ class Service:
             self._note("the speed was changed")
             self._speed, self._slowdown = speed, wanted
             # What was late at another speed would not be by the measure of this one.
-            self._earlier_problems = [each for each in found if each != stats.RECOVERED]
+            of_now = (each for each in found["problems"] if each != stats.RECOVERED)
+            self._earlier_problems = list(of_now)
+            self._earlier_of_kinds = found["problems_of_kinds"]
 
     @contextlib.contextmanager
     def _counts_kept(self) -> Iterator[None]:
@@ -304,3 +308,7 @@ def _new_record_files(record: Path) -> tuple[Path, Path]:
         if os.path.lexists(file):
             raise TargetError(f"{file} exists: choose another name for the record")
     return _record_files(record)
+
+
+def _and(found: list[str], earlier: Iterable[str]) -> list[str]:
+    return [*found, *(each for each in earlier if each not in found)]

@@ -82,6 +82,7 @@ def run_point(cell: Cell, bench: Bench) -> Measurement:
             needed_bytes=needed_bytes(cell),
             overrides={} if policy == OWN else {"trim": policy},
             size_bytes=cell.device_bytes if isinstance(cell, TailsCell) else 0,
+            each_kind=True,
         )
     ) as device:
         metrics = _KINDS[type(cell)](cell, device)
