@@ -38,7 +38,9 @@ UNKNOWNS = {
 
 
 @pytest.mark.slow
-def test_planted_machines_are_found_again(checkout: Project) -> None:
+def test_planted_machines_are_found_again(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reads of a modelled drive at two depths tell its tR and its latency, which were drawn."""
     toy_world.furnish(checkout, *CLAIMS)
     (checkout.root / "hardware" / "unknowns" / "toy.yaml").write_text(yaml.safe_dump(UNKNOWNS))
@@ -50,6 +52,7 @@ def test_planted_machines_are_found_again(checkout: Project) -> None:
         check=True,
         capture_output=True,
     )
+    monkeypatch.syspath_prepend(toy_world.environment()["PYTHONPATH"])  # here it is known, too
     found = recorded.read(checkout, "toy", recorded.found(checkout)["toy.paper.sobol"])
     table = nearest.planted(found, [claim["id"] for claim in CLAIMS], 100)
     for name, trials in table.groupby("unknown"):
