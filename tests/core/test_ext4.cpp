@@ -782,7 +782,7 @@ TEST(Ext4Full, WaitsForACommitThatMakesRoom) {
     const Parameters p = with(discard);
     World world(p);
     world.run([&] {
-      world.rest(Nanos{1});  // the journal's thread runs
+      world.rest(Nanos{1});                                // the journal's thread runs
       const std::int64_t most = world.free() / kPer - 64;  // but what extent trees take
       for (int i = 0; i < 3; ++i) {
         const FileId file = world.create(most);
