@@ -115,50 +115,41 @@ GAINS = (
 )
 
 
-def test_what_no_part_of_the_grid_changes_two_parts_may(tmp_path: Path) -> None:
-    """A device or an algorithm that is wrong by half leaves gains within 1.5 s of each other."""
+def joins(ssd_hybrid_s: float) -> Results:
+    """Two algorithms on two devices, twice each."""
     times_s = {("hdd", "grace"): 10.0, ("hdd", "hybrid"): 8.0}
-    times_s |= {("ssd", "grace"): 8.0, ("ssd", "hybrid"): 6.5}
+    times_s |= {("ssd", "grace"): 8.0, ("ssd", "hybrid"): ssd_hybrid_s}
     rows = [
         {"point": f"{device}-{algorithm}-{i}", "device": device, "algorithm": algorithm}
         | {"variant": "paper", "repetition": i, "elapsed_s": time_s}
         for (device, algorithm), time_s in times_s.items()
         for i in range(2)
     ]
-    results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
-    [found] = can_fail(tmp_path, GAINS, results).itertuples()
+    return Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
+
+
+def test_what_no_part_of_the_grid_changes_two_parts_may(tmp_path: Path) -> None:
+    """A device or an algorithm that is wrong by half leaves gains within 1.5 s of each other."""
+    [found] = can_fail(tmp_path, GAINS, joins(ssd_hybrid_s=6.5)).itertuples()
     assert found.verdict == claims.REPRODUCED
     assert found.changes == "elapsed_s x 0.5 where device = hdd, algorithm = grace"
 
 
-DOUBLE = """
-grace_hash_join:
-  title: t
-  reference: r
-  relation: |
-    SELECT * FROM results
-    WHERE variant = $variant AND ($repetition IS NULL OR repetition = $repetition)
-  claims:
+DOUBLE = (
+    HEAD
+    + """\
     - {id: as-much-on-both, place: p, statement: s, published: x, why: w, expected: [0.9, 1.2],
        metric: "WITH gains AS (
        SELECT device, avg(elapsed_s) FILTER (algorithm = 'hybrid')
        / avg(elapsed_s) FILTER (algorithm = 'grace') AS gain FROM r GROUP BY device)
        SELECT max(gain) FILTER (device = 'hdd') / max(gain) FILTER (device = 'ssd') FROM gains"}
 """
+)
 
 
 def test_where_a_wrong_part_cancels_out_two_are_tried_all_the_same(tmp_path: Path) -> None:
     """Neither device nor algorithm changes the value by itself, to the last bit."""
-    times_s = {("hdd", "grace"): 10.0, ("hdd", "hybrid"): 8.0}
-    times_s |= {("ssd", "grace"): 8.0, ("ssd", "hybrid"): 6.0}
-    rows = [
-        {"point": f"{device}-{algorithm}-{i}", "device": device, "algorithm": algorithm}
-        | {"variant": "paper", "repetition": i, "elapsed_s": time_s}
-        for (device, algorithm), time_s in times_s.items()
-        for i in range(2)
-    ]
-    results = Results("simulated", pd.DataFrame(rows), {}, lambda _: None)
-    [found] = can_fail(tmp_path, DOUBLE, results).itertuples()
+    [found] = can_fail(tmp_path, DOUBLE, joins(ssd_hybrid_s=6.0)).itertuples()
     assert found.verdict == claims.REPRODUCED
     assert found.changes == "elapsed_s x 0.5 where device = hdd, algorithm = grace"
 

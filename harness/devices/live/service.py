@@ -157,8 +157,7 @@ class Service:
             self._note("the speed was changed")
             self._speed, self._slowdown = speed, wanted
             # What was late at another speed would not be by the measure of this one.
-            of_now = (each for each in found["problems"] if each != stats.RECOVERED)
-            self._earlier_problems = list(of_now)
+            self._earlier_problems = [p for p in found["problems"] if p != stats.RECOVERED]
             self._earlier_of_kinds = found["problems_of_kinds"]
 
     @contextlib.contextmanager

@@ -71,10 +71,6 @@ def times(seen: Mapping[str, Mapping[str, Any]], slowdown: int) -> dict[str, dic
     kind, as the core has them.
     """
     scale = {"lateness": 1.0 / slowdown, "model_latency": 1.0}
-    kinds = {
-        kind: {name: summary(seen[kind][name], scale=scale[name]) for name in scale}
-        for kind in KINDS
-    }
 
     def together(*of: str) -> dict[str, Any]:
         return {
@@ -83,6 +79,7 @@ def times(seen: Mapping[str, Mapping[str, Any]], slowdown: int) -> dict[str, dic
         }
 
     but_trims = together(*(kind for kind in KINDS if kind != "trim"))
+    kinds = {kind: together(kind) for kind in KINDS}
     return {**together(*KINDS), "but_trims": but_trims, "kinds": kinds}
 
 

@@ -279,21 +279,15 @@ def _partition_mounted(stack: ExitStack, drive: Drive) -> None:
 
 
 def _swap(stack: ExitStack, drive: Drive) -> None:
-    call("mkswap", str(drive.node))
-    call("swapon", str(drive.node))
-    stack.callback(call, "swapoff", str(drive.node))
+    _swap_on(stack, drive.node)
 
 
 def _partition_swap(stack: ExitStack, drive: Drive) -> None:
-    part = _partitioned(stack, drive)
-    call("mkswap", str(part))
-    call("swapon", str(part))
-    stack.callback(call, "swapoff", str(part))
+    _swap_on(stack, _partitioned(stack, drive))
 
 
 def _mapped(stack: ExitStack, drive: Drive) -> None:
-    call("dmsetup", "create", "mapped", "--table", f"0 65536 linear {drive.node} 2048")
-    stack.callback(call, "dmsetup", "remove", "mapped")
+    _map_over(stack, drive.node)
 
 
 def _raid(stack: ExitStack, drive: Drive) -> None:
@@ -607,21 +601,21 @@ def _part_mounted(stack: ExitStack, part: Path) -> None:
     stack.enter_context(_mount(part))
 
 
-def _part_swap(stack: ExitStack, part: Path) -> None:
+def _swap_on(stack: ExitStack, part: Path) -> None:
     call("mkswap", str(part))
     call("swapon", str(part))
     stack.callback(call, "swapoff", str(part))
 
 
-def _part_mapped(stack: ExitStack, part: Path) -> None:
+def _map_over(stack: ExitStack, part: Path) -> None:
     call("dmsetup", "create", "mapped", "--table", f"0 65536 linear {part} 2048")
     stack.callback(call, "dmsetup", "remove", "mapped")
 
 
 TAKEN: dict[str, Callable[[ExitStack, Path], None]] = {
     "mounted": _part_mounted,
-    "swap": _part_swap,
-    "held by dm-": _part_mapped,
+    "swap": _swap_on,
+    "held by dm-": _map_over,
 }
 
 
