@@ -798,8 +798,8 @@ std::int64_t PageCache::turn() const {
 }
 
 // One request of the file whose turn it is; false: the file's end was reached, or the file system
-// has no room yet, for which the flusher waits (ext4_writepages). The file is looked through for one
-// row of dirty blocks after the other (mpage_prepare_extent_to_map).
+// has no room yet, for which the flusher waits (ext4_writepages). The file is looked through for
+// one row of dirty blocks after the other (mpage_prepare_extent_to_map).
 bool PageCache::write_some(FileId id) {
   File& file = *files_[id];
   const std::int64_t begin = file.next_dirty(file.write_back_at);

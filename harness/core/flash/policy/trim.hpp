@@ -55,7 +55,8 @@ void describe(V& v, TrimParameters& p) {
   v.required("trim_buffer_time_ns", p.costs.buffer, "... per slice, to look it up in the buffer");
   v.required("trim_map_time_ns", p.costs.map, "... per slice, to clear its map entry");
   v.required("trim_slice_bytes", p.costs.slice, "what a range is handled in");
-  v.required("trim_queued", p.queued, "false: SATA's non-NCQ command, alone in the drive, as its flush then is");
+  v.required("trim_queued", p.queued,
+             "false: SATA's non-NCQ command, alone in the drive, as its flush then is");
   v.required("trim_max_ranges", p.max_ranges, "of one command");
   v.optional("trim_list_time_ns", p.costs.list,
              "of delayed: a search of what is pending, or of one place in the write list");

@@ -23,8 +23,8 @@
 //    the middle, and copies of the superblock and the group descriptors, with room for a thousand
 //    times as many, in group 1 and those whose number is a power of 3, 5 or 7 (sparse_super).
 //  - Whoever writes back and finds no room takes what other files keep for themselves
-//    (ext4_mb_discard_preallocations()); then has the transaction that frees some committed at once,
-//    and waits for it (ext4_writepages()). fallocate() does neither here.
+//    (ext4_mb_discard_preallocations()); then has the transaction that frees some committed at
+//    once, and waits for it (ext4_writepages()). fallocate() does neither here.
 //  - A file of more than four extents has them in blocks of their own (340 each), which are freed
 //    with it.
 // Not modelled: metadata's way home (checkpoints), that a commit waits for data on its way to
