@@ -155,7 +155,7 @@ class Lab:
         rows = table.dropna(subset=variants, how="all").set_index("claim")
         shown = [
             {"expected": claims.format_range(row.expected, row.unit)}
-            | {name: claims.format_value(row[name], row.unit) for name in variants}
+            | {name: claims.format_value(row[name], row.unit, row.expected) for name in variants}
             for _, row in rows.iterrows()
         ]
         return pd.DataFrame(shown, index=rows.index)

@@ -38,8 +38,8 @@ def part(project: Project) -> MadePart:
 def in_markdown(project: Project) -> str:
     """A table under `HEADINGS`, ratios being emulated over simulated.
 
-    Of each study a line for all of its cells, and one for each number that is compared; at the end
-    one for all studies. Both without what is determined (see `JudgedAgreement`). A study of which
+    Of each study a line for all of its cells, and one for each number that is compared, in all and
+    on each of several devices; at the end one for all studies. All but a number's own without what is determined (see `JudgedAgreement`). A study of which
     no comparison is published has none. Below it all cells that are more than 10 % apart, under
     `FAR_HEADINGS`, the farthest of each study first.
     """
@@ -57,7 +57,10 @@ def in_markdown(project: Project) -> str:
         cells = pd.concat([found for what, found in ratios.items() if what not in determined])
         everything.append(cells)
         lines.append(_line(name, "**all**", cells))
-        lines += [_line("", _named(what, determined), found) for what, found in ratios.items()]
+        for what, found in ratios.items():
+            lines.append(_line("", _named(what, determined), found))
+            if what not in determined and "device" in table:
+                lines += _each_device(what, found, table.device)
     if len(everything) > 1:
         lines.append(_line("**all studies**", "", pd.concat(everything)))
     return "".join(f"{line}\n" for line in [*lines, "", *far])
@@ -70,6 +73,13 @@ def _determined(study: str) -> frozenset[str]:
 
 def _named(what: str, determined: Collection[str]) -> str:
     return f"{what.replace('_', ' ')}{' (determined)' if what in determined else ''}"
+
+
+def _each_device(what: str, ratios: pd.Series[float], device: pd.Series[str]) -> list[str]:
+    of = ratios.groupby(device.loc[ratios.index])
+    if of.ngroups < 2:
+        return []
+    return [_line("", f"{_named(what, ())}, {name}", found) for name, found in of]
 
 
 def _line(study: str, what: str, ratios: pd.Series[float]) -> str:

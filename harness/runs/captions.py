@@ -77,7 +77,7 @@ def picture(row: Any) -> str:
 
 def _numbers(row: Any) -> str:
     expected = claims.format_range(row.expected, row.unit)
-    return f"expected {expected}, here {claims.format_value(row.value, row.unit)}"
+    return f"expected {expected}, here {claims.format_value(row.value, row.unit, row.expected)}"
 
 
 def _spread(row: Any) -> list[float]:

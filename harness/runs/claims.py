@@ -54,6 +54,8 @@ BASE: Final = queries.BASE
 NOT_VARIANTS: Final = ("claim", "expected", "unit")
 """Columns of `judge_variants`."""
 
+_MOST_DIGITS: Final = 6
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -428,16 +430,28 @@ def tuned(project: Project, experiment: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Tuned.model_fields))
 
 
-def format_value(value: float | None, unit: str = "ratio") -> str:
-    """Three significant digits and the unit of what has one, or a dash for what was not run."""
+def format_value(value: float | None, unit: str = "ratio", expected: Sequence[float] = ()) -> str:
+    """Three significant digits and the unit of what has one, or a dash for what was not run.
+
+    More digits where three would lie on the other side of an end of the range that is expected:
+    1.604 beside '0.9 .. 1.6'.
+    """
     if value is None or pd.isna(value):
         return "-"
-    return _with_unit(_three_digits(value * _scaled(unit)), unit)
+    value, *ends = (float(f"{each * _scaled(unit):.12g}") for each in (value, *expected))
+    sides = _sides(value, ends)
+    enough = (n for n in range(3, _MOST_DIGITS) if _sides(float(f"{value:.{n}g}"), ends) == sides)
+    return _with_unit(_digits(value, next(enough, _MOST_DIGITS)), unit)
 
 
-def _three_digits(value: float) -> str:
+def _sides(value: float, ends: Sequence[float]) -> list[int]:
+    """Of each end: 1 above it, -1 below it, 0 at it."""
+    return [(value > end) - (value < end) for end in ends]
+
+
+def _digits(value: float, number: int = 3) -> str:
     """'0.144', '9.56', '3,620': no power of ten where people read thousands."""
-    text = f"{value:.3g}"
+    text = f"{value:.{number}g}"
     return f"{float(text):,.0f}" if "e+" in text else text
 
 
@@ -459,7 +473,7 @@ def format_spread(row: Any) -> str:
     """'3.76 .. 6.81 %': a judged claim's lowest and highest repetition, if they are two."""
     if pd.isna(row.lowest) or row.lowest == row.highest:
         return ""
-    low, high = (_three_digits(bound * _scaled(row.unit)) for bound in (row.lowest, row.highest))
+    low, high = (_digits(bound * _scaled(row.unit)) for bound in (row.lowest, row.highest))
     return _with_unit(f"{low} .. {high}", row.unit)
 
 

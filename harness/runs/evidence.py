@@ -154,7 +154,7 @@ def _said(found: Mapping[str, Any] | None, claim: Claim) -> str:
     in_vain = found["verdict"] == claims.REPRODUCED and found.get("no_evidence")
     cannot_fail = in_vain and not claim.uncounted
     verdict = f"{found['verdict']}, cannot fail" if cannot_fail else found["verdict"]
-    return f"{claims.format_value(found['value'], claim.unit)}, {verdict}"
+    return f"{claims.format_value(found['value'], claim.unit, claim.expected)}, {verdict}"
 
 
 def _could_fail(

@@ -126,7 +126,7 @@ def print_verdicts(
             f"{row.place}: {row.statement}",
             row.published,
             claims.format_range(row.expected, row.unit),
-            claims.format_value(row.value, row.unit),
+            claims.format_value(row.value, row.unit, row.expected),
             claims.format_spread(row),
             f"[{style}]{claims.said(row)}[/]",
         )

@@ -257,7 +257,11 @@ def test_the_page_counts_the_cells_of_what_is_published(project: Project) -> Non
     assert agreement_page.in_markdown(project).splitlines()[2:] == [
         "| sort_merge_join | **all** | 4 | 1.040 | 0.960 | 1.300 | 2 | 3 | 3 |",
         "|  | elapsed s | 2 | 1.130 | 0.960 | 1.300 | 1 | 1 | 1 |",
+        "|  | elapsed s, hdd | 1 | 0.960 | 0.960 | 0.960 | 1 | 1 | 1 |",
+        "|  | elapsed s, ssd | 1 | 1.300 | 1.300 | 1.300 | 0 | 0 | 0 |",
         "|  | latency | 2 | 1.040 | 1.000 | 1.080 | 1 | 2 | 2 |",
+        "|  | latency, hdd | 1 | 1.000 | 1.000 | 1.000 | 1 | 1 | 1 |",
+        "|  | latency, ssd | 1 | 1.080 | 1.080 | 1.080 | 0 | 1 | 1 |",
         "",
         heading,
         "| --- | --- | --- | --- | --- | --- |",

@@ -140,6 +140,18 @@ def test_values_have_their_units() -> None:
     assert claims.format_value(None, "ms") == "-"
 
 
+def test_a_value_is_shown_on_its_own_side_of_what_is_expected() -> None:
+    assert claims.format_value(1.60388, expected=(0.9, 1.6)) == "1.604"
+    assert claims.format_value(1.6, expected=(0.9, 1.6)) == "1.6"
+    assert claims.format_value(1.04891, expected=(1.05, math.inf)) == "1.049"
+    assert claims.format_value(1.05, expected=(1.05, math.inf)) == "1.05"
+    assert claims.format_value(0.89996, expected=(0.9, 1.6)) == "0.89996"
+    assert claims.format_value(0.35004, "share", (0.2, 0.35)) == "35.004 %"
+    assert claims.format_value(3_619.6, "ms", (0, 3_620)) == "3619.6 ms"
+    assert claims.format_value(0.28, "share", (0.2, 0.28)) == "28 %"
+    assert claims.format_value(math.inf, expected=(0, 1)) == "inf"
+
+
 def test_a_bound_may_be_infinite(small: Project) -> None:
     open_ended = CLAIMS.replace("[8, 12]", "[8, .inf]").replace("[2, 50]", "[2, .inf]")
     (small.published / "claims.yaml").write_text(open_ended)

@@ -229,7 +229,7 @@ void describe(V& v, StorageParameters& p) {
   v.required("doublewrite_elsewhere", p.doublewrite_elsewhere, "on a drive of its own");
   v.required("redo_elsewhere", p.redo_elsewhere, "on that drive");
   v.required("sync_commits_inode", p.sync_commits_inode,
-             "fsync: a write has changed its times; else fdatasync");
+             "fsync, which commits the times that a write has changed; else fdatasync");
   v.optional("tick_ns", p.tick, "of the kernel's clock, which says what a file's times are");
   v.required("redo_bytes", p.redo, "size of the log, written round and round");
   v.optional("redo_block_bytes", p.redo_block,

@@ -206,7 +206,7 @@ void Storage::written_home(Buffer buffer) {
 // Whoever writes to a file changes its times to the tick that has begun last.
 void Storage::change_times(Process self, File file) {
   const std::int64_t tick = machine_.now() / parameters_.tick;
-  if (!parameters_.sync_commits_inode || times_[file] == tick) return;
+  if (times_[file] == tick) return;
   times_[file] = tick;
   journal_.dirty(self, inode_of(file));
 }
@@ -214,8 +214,10 @@ void Storage::change_times(Process self, File file) {
 void Storage::sync(Process self, File file) {
   if (parameters_.journaled) {
     journal_.sync_file(self, file);
-  } else {
+  } else if (parameters_.sync_commits_inode) {
     journal_.sync(self, inode_of(file));
+  } else {
+    Transfers(machine_, self).run({Op::flush, Lba{}, Sectors{}});
   }
 }
 

@@ -3,10 +3,10 @@
 //
 //  ordered    Pages go past the page cache. With the doublewrite buffer a batch is first written
 //             there, one after the other, and synced; then each page goes home, all at once, and
-//             the file is synced. A sync commits what the writes have changed of the file's
-//             inode: its times, if the kernel's coarse clock has ticked since they last were
-//             (file_update_time()). Where it has not, there is nothing to commit, and it only
-//             flushes.
+//             the file is synced. The writes change the times of the file's inode, if the
+//             kernel's coarse clock has ticked since they last were (file_update_time()). fsync
+//             commits these; where there are none, it only flushes, and so does fdatasync always:
+//             it leaves them to the commit interval.
 //  journaled  ext4 does O_DIRECT through the page cache here. A page joins the journal's running
 //             transaction; syncing commits it; home it goes when its file is synced
 //             (kernel/jbd2.hpp), by checkpoint or age. Reads find what the page cache still has.
@@ -15,7 +15,7 @@
 // system tablespace. None grows: else each change of its size would be one of its inode, too.
 // Source: ext4's ext4_should_journal_data in ext4_direct_IO (Linux 3.19); of the times, fs/inode.c
 // (file_update_time, current_fs_time) and fs/ext4/fsync.c, which commits up to the inode's own
-// transaction (i_sync_tid); MySQL 5.6, buf0dblwr.cc; of the log's blocks, MariaDB 10.11, log0log.cc
+// transaction (i_sync_tid; of fdatasync i_datasync_tid, which times leave alone); MySQL 5.6, buf0dblwr.cc; of the log's blocks, MariaDB 10.11, log0log.cc
 // (log_t::write_size).
 #pragma once
 
