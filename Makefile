@@ -105,8 +105,9 @@ stub: env ## the type stubs of the compiled core, and of the parameters that it 
 commands: env ## docs/commands.md, from the command line itself
 	@$(BIN)/typer harness.commands.main utils docs --name harness --output docs/commands.md
 
-lab: env ## JupyterLab in notebooks/
-	@$(BIN)/jupyter lab --notebook-dir=notebooks --ip=127.0.0.1
+lab: env ## JupyterLab in notebooks/; a kernel that is ended may put back what it has changed first
+	@$(BIN)/jupyter lab --notebook-dir=notebooks --ip=127.0.0.1 --KernelManager.shutdown_wait_time=1200 \
+		$(if $(filter 0,$(shell id -u)),--allow-root) # claimed drives are root's
 
 bench: env ## measures the project's figures into build/bench.json; ONLY=<group> one of them; BESIDE="mqsim=FOLDER"
 	@$(BIN)/harness bench --only "$(ONLY)" $(addprefix --beside ,$(BESIDE))
@@ -115,10 +116,11 @@ release: env ## one archive of what is committed: sources, recorded data, RO-Cra
 	@$(BIN)/harness release
 
 clean: ## removes what was built and what a killed run left behind
-	@rm -rf build data/journal .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf --one-file-system build data/journal .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@if [[ $$EUID -eq 0 && -x $(BIN)/harness ]]; then $(BIN)/harness clean; \
 	elif [[ -d /run/flashlab ]]; then echo "live devices: as root, 'harness device list' and 'harness clean'"; fi
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## and the environment, inputs and results
-	@rm -rf $(VENV) .dvc/cache .dvc/tmp data/raw/tpch data/raw/*/ data/results data/figures data/metrics
+	@rm -rf --one-file-system $(VENV) .dvc/cache .dvc/tmp data/results data/figures data/metrics
+	@find data/raw -mindepth 1 -maxdepth 1 -type d -exec rm -rf --one-file-system {} + # no link, nor through one

@@ -196,6 +196,9 @@ def start(name: str, tier: str = "simulated", **options: Any) -> Lab:
     more = {key: value for key, value in options.items() if key not in known}
     if unknown := set(more) - set(Options.model_fields):
         check_names(sorted(unknown))
+    if tier == "hardware":
+        for lab in _LABS:
+            lab.close()  # it holds its drives, and a cell that is run again asks for them again
     return Lab(name, Wanted.of({"tier": tier, **known}), **more)
 
 

@@ -119,3 +119,18 @@ def test_no_path_of_a_machine_is_committed(word: str) -> None:
     for path in committed_files():
         if path.is_file() and path.resolve() != this and path.suffix not in (".png", ".parquet"):
             assert not re.search(word, path.read_text(errors="replace")), path
+
+
+def test_distclean_deletes_through_no_link(tmp_path: Path) -> None:
+    """Whoever keeps the databases on another disk has linked their folder."""
+    raw = tmp_path / "data" / "raw"
+    for folder in (raw / "tpch", tmp_path / "elsewhere", tmp_path / "build"):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+    (raw / "postgres").symlink_to(tmp_path / "elsewhere")
+    (raw / "input.dvc").touch()
+    (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text())
+    subprocess.run(["make", "-s", "distclean"], cwd=tmp_path, check=True)
+    assert (tmp_path / "elsewhere" / "file").exists()
+    assert sorted(path.name for path in raw.iterdir()) == ["input.dvc", "postgres"]
+    assert not (tmp_path / "build").exists()

@@ -191,12 +191,14 @@ class _Place:
 
 
 class _EmulatedTarget(_Place):
-    """A live device may be overwritten as long as nobody has mounted it."""
+    """A live device may be overwritten as long as nobody uses it."""
 
     def permit(self, step: str, written_bytes: int) -> None:
         del written_bytes
         if found := mounts.of_device(self.path):
             raise TargetError(f"{step}: {self.path} is mounted at {found[0].point}: unmount it")
+        if mounts.is_claimed(self.path):
+            raise TargetError(f"{step}: {self.path} or a partition of it is in use: end that first")
 
 
 def file_drive(target: Scratch) -> Drive:

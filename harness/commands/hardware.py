@@ -282,6 +282,10 @@ def choose(
         for drive in plan:
             console.print(drive.title, highlight=False)
             _print_steps(drive.steps, console)
+        for device in chosen_drives.unused_journals(study, plan, journals):
+            console.print(
+                f"--journal {device}=...: no point of params.yaml keeps its journal apart"
+            )
         plans += plan
     console.rule("all studies", align="left")
     console.print(hardware_plan.total(plans), highlight=False, soft_wrap=True)

@@ -256,17 +256,26 @@ class Machine:
         folder = self.places.dev / "disk" / "by-id"
         links = sorted(folder.iterdir()) if folder.is_dir() else []
         mine = [link for link in links if _leads_to(link) == name]
-        return tuple(link for link in mine if len(self.claimants(link)) < 2)
+        with suppress(TargetError):
+            return tuple(link for link in mine if len(self.claimants(link)) < 2)
+        return ()  # nobody can say which of them are this drive's alone
 
     def claimants(self, link: Path) -> tuple[str, ...]:
         """The devices that a link of udev's may lead to; it leads to one of them at a time.
 
         All namespaces of an NVMe drive, or two drives of one serial number, have a link in common.
-        Empty if udev has not made it.
+        Empty if udev has not made it. Raises TargetError if what udev has noted cannot be seen.
         """
+        if not self.places.links.is_dir():
+            raise TargetError(
+                f"{link}: whether it may lead to several drives stands in {self.places.links}, "
+                "which is not there: let this machine's udev be seen here"
+            )
         place = str(link.relative_to(self.places.dev))
-        folder = self.places.links / place.replace("\\", "\\x5c").replace("/", "\\x2f")
-        return tuple(sorted(path.name for path in folder.glob("[!.]*")))
+        escaped = place.replace("\\", "\\x5c").replace("/", "\\x2f")
+        # Before systemd 250 or so with the slash that comes before it.
+        folders = (self.places.links / name for name in (escaped, f"\\x2f{escaped}"))
+        return tuple(sorted({path.name for each in folders for path in each.glob("[!.]*")}))
 
     def _serial(self, folder: Path) -> str:
         """NVMe: Identify Controller; SCSI and SATA: unit serial number page (SPC, VPD 80h)."""

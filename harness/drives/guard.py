@@ -246,6 +246,7 @@ class ClaimedDrive:
         self._lease = lease
         self._lab_file = lab
         self._sysfs = Path("/sys/dev/block") / drive.number
+        self._check_counted()
         self._begin_bytes = self._all_written_bytes()
         self._header = -1
 
@@ -434,6 +435,15 @@ class ClaimedDrive:
             raise TargetError(
                 f"{self.name}: {self.drive.node} does not carry the token of its claim: refused "
                 f"before '{step}'; claim it again"
+            )
+
+    def _check_counted(self) -> None:
+        """By what the kernel counts a budget is kept, and it is known who else writes to it."""
+        switch = self._sysfs / "queue" / "iostats"
+        if switch.exists() and switch.read_text().strip() == "0":
+            raise TargetError(
+                f"{self.name}: the kernel does not count what is written to {self.drive.node}: "
+                f"echo 1 > {switch.resolve()}"
             )
 
     def _all_written_bytes(self) -> int:

@@ -22,6 +22,9 @@ DECIDING: Final = (
 )
 """What of them decides when, where and how large requests reach a drive."""
 
+COUNTS: Final = "iostats"
+"""Without it the kernel does not count a drive's requests."""
+
 
 @contextlib.contextmanager
 def queue_settings(path: Path, settings: Mapping[str, str | int]) -> Iterator[None]:
@@ -36,6 +39,10 @@ def queue_settings(path: Path, settings: Mapping[str, str | int]) -> Iterator[No
     takes less than 4 GiB only; and before Linux 5.15 for every change, as the drive could not be
     told from another one of its name.
     """
+    if COUNTS in settings:
+        raise TargetError(
+            f"{COUNTS}: what is written to a drive is known by what the kernel counts: leave it on"
+        )
     drive = block_queue.drive_of(path).name
     leases.free_workqueues()
     wanted = {setting: str(value) for setting, value in settings.items()}

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from harness import experiments
-from harness.drives import fingerprint, guard
+from harness.drives import conditions, fingerprint, guard
+from harness.drives.queue_settings import DECIDING
 from harness.errors import BadParameter, HarnessError
 from harness.experiments.base import Experiment
 from harness.paths import Project
 from harness.runs import hardware_plan, parameters
 from harness.runs.hardware_plan import DrivePlan
 from harness.runs.session import Options
+from harness.system import leases
 from harness.system.files import write_atomically
 
 
@@ -34,9 +36,19 @@ def write(
 
 
 def _which(project: Project, name: str) -> dict[str, str]:
-    """A claimed drive's facts, its firmware among them, and when it was claimed."""
+    """A claimed drive's facts, its firmware among them, and when it was claimed; and under which
+    conditions it is measured, as far as results are kept apart by them.
+    """
     claim, drive = guard.find(name, project)
-    return {**fingerprint.of_drive(drive), "claimed_at": claim.claimed_at}
+    queue = {n: v for n, v in leases.queue_of(drive.name).items() if n in DECIDING}
+    return {
+        **fingerprint.of_drive(drive),
+        **conditions.cpu(),
+        **conditions.way(drive.node),
+        "volatile_cache": conditions.volatile_cache(drive.node),
+        **{f"queue_{setting}": value for setting, value in queue.items()},
+        "claimed_at": claim.claimed_at,
+    }
 
 
 def chosen_drives_of(study: str, path: Path) -> dict[str, dict[str, str]]:
@@ -46,7 +58,10 @@ def chosen_drives_of(study: str, path: Path) -> dict[str, dict[str, str]]:
     """
     try:
         chosen = json.loads(path.read_text(encoding="utf-8"))
-        found = {key: of_study(study, chosen[key]) for key in ("drives", "journals")}
+        found = {
+            "drives": of_study(study, chosen["drives"]),
+            "journals": journals_of(study, chosen["journals"]),
+        }
     except (OSError, ValueError, KeyError) as error:
         raise BadParameter(f"{path}: no drives are chosen: harness hardware choose") from error
     if not found["drives"]:
@@ -58,6 +73,12 @@ def of_study(study: str, drives: Mapping[str, str]) -> dict[str, str]:
     """Those that have a role in it."""
     names = {role.device for role in _study(study).roles}
     return {device: claimed for device, claimed in drives.items() if device in names}
+
+
+def journals_of(study: str, journals: Mapping[str, str]) -> dict[str, str]:
+    """Those of a study that has a use for a journal apart; another's results are not of them."""
+    apart = {role.device for role in _study(study).roles if role.with_fdp}
+    return {device: claimed for device, claimed in journals.items() if device in apart}
 
 
 def plans(
@@ -74,11 +95,20 @@ def plans(
         if not own:
             yield study, "none of these drives has a role in it"
             continue
-        options = Options(drives=own, journals=of_study(study, journals))
+        options = Options(drives=own, journals=journals_of(study, journals))
         try:
             yield study, hardware_plan.plan(project, study, options)
         except HarnessError as error:
             yield study, str(error)
+
+
+def unused_journals(
+    study: str, plan: Iterable[DrivePlan], journals: Mapping[str, str]
+) -> list[str]:
+    """Drives of a study whose journals apart no point of its plan writes to."""
+    used = {each.name for each in plan}
+    own = journals_of(study, journals)
+    return [device for device in own if hardware_plan.journal_of(device) not in used]
 
 
 def _check_names(studies: Iterable[str], names: Iterable[str]) -> None:

@@ -29,7 +29,7 @@ from harness.experiments.base import Experiment, Measurement, Point
 from harness.paths import Project
 from harness.runs import parameters
 from harness.runs.session import Options, open_session
-from harness.system import ext4_spec, filesystems
+from harness.system import ext4_spec, filesystems, writeback
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import Cancel, DeviceRequest
 from harness.tiers.hardware import RealDevice, is_journal_apart
@@ -68,6 +68,8 @@ def plan(project: Project, experiment: str, options: Options) -> list[DrivePlan]
     """A plan for each claimed drive. Raises whatever the run itself would; writes nothing."""
     drives = {device: guard.check(name, project) for device, name in options.drives.items()}
     journals = {device: guard.check(name, project) for device, name in options.journals.items()}
+    if experiments.find(experiment).servers:  # below which write-back is bounded
+        writeback.check()
     with open_session(project, experiment, "hardware", options) as session:
         session.reserve()
         plans = [
@@ -77,6 +79,11 @@ def plan(project: Project, experiment: str, options: Options) -> list[DrivePlan]
             for name, drive in drives.items()
         ]
     return [made for pair in plans for made in pair if made.steps]
+
+
+def journal_of(device: str) -> str:
+    """What the part of a plan is called that is of a drive's journals apart."""
+    return f"{device}'s journal"
 
 
 def total(plans: Iterable[DrivePlan]) -> str:
@@ -137,7 +144,7 @@ def _drive_plan(
             apart += bench.journal_steps
     plan = _titled(device, drive, len(points), steps, options)
     users = sum(step.what == _MEASURED for step in apart)
-    return plan, _titled(f"{device}'s journal", journal or drive, users, apart, options)
+    return plan, _titled(journal_of(device), journal or drive, users, apart, options)
 
 
 def _models(project: Project, name: str, devices: Mapping[str, bool]) -> SimulatedBench:

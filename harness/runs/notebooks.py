@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from harness.errors import HarnessError, UnknownName
 from harness.paths import Project
@@ -18,6 +18,9 @@ from harness.runs.choice import choose
 from harness.runs.chosen_drives import chosen_drives_of
 from harness.runs.session import place_of
 from harness.system.files import told, write_atomically
+
+PUT_BACK_S: Final = 1200.0
+"""How long a kernel that is to end may take to: it empties, unmounts and gives back drives first."""
 
 
 def names(project: Project) -> list[str]:
@@ -120,7 +123,7 @@ def _execute(source: Path, part: Path, project: Project, given: Mapping[str, Any
 
     with TemporaryDirectory(prefix="flashlab-kernel-") as sockets:
         # No port, not even on loopback; and what a killed run leaves does not lie in notebooks/.
-        kernel = {"transport": "ipc", "ip": f"{sockets}/ipc"}
+        kernel = {"transport": "ipc", "ip": f"{sockets}/ipc", "shutdown_wait_time": PUT_BACK_S}
         try:
             papermill.execute_notebook(
                 source,

@@ -30,9 +30,10 @@ from tqdm import tqdm
 import harness
 from harness import experiments, same_bits, tiers
 from harness.drives import fingerprint
-from harness.errors import BadParameter, HarnessError, Interrupted, InvalidRun
+from harness.errors import BadParameter, HarnessError, Interrupted, InvalidRun, MissingTool
 from harness.experiments.base import Experiment, Measurement, Point, Results
 from harness.paths import Project
+from harness.probes import bpftrace
 from harness.runs import captions, claims, code, parameters, places, published, run_page
 from harness.runs.journal import Entry, Journal
 from harness.runs.places import Place
@@ -465,7 +466,18 @@ class Session:
             facts["slowdown"] = slowdown
         if self.bench.tier == "simulated":
             facts["packages"] = _packages()
+        elif not self._sees_requests:
+            facts["block_traces"] = "none"  # so that with bpftrace it is measured again
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def _sees_requests(self) -> bool:
+        """Whether the kernel's requests are recorded where the kernel is real."""
+        try:
+            bpftrace.program()
+        except MissingTool:
+            return False
+        return True
 
     def _slowdown_of(self, device: str) -> int:
         given = self._slowdown

@@ -151,16 +151,20 @@ class Lease:
         *,
         ending: signal.Signals = signal.SIGTERM,
         cgroup: Cgroup | None = None,
+        dies_with_us: bool = False,
         **options: Any,
     ) -> subprocess.Popen[bytes]:
         """Starts a process that `clean` ends with that signal if we cannot; options as of Popen.
 
-        It and its children are in the control group, if one is given.
+        It and its children are in the control group, if one is given. `dies_with_us`: the kernel
+        kills it (not its children) as soon as we are no more. Raises MissingTool.
         """
+        # Before it looks whether we are there, so that there is no time between the two.
+        dying = [find_program("setpriv"), "--pdeathsig", "KILL", "--"] if dies_with_us else []
         group = str(cgroup.processes_file) if cgroup else ""
         notes = [str(self.folder), str(os.getpid()), str(int(ending)), group]
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", launch.__file__, *notes, *command], **options
+            [*dying, sys.executable, "-I", "-S", launch.__file__, *notes, *command], **options
         )
 
 
@@ -189,11 +193,10 @@ def call(
     one that does not end within `limit_s`, which is killed; who cannot even end then is in its
     lease, for `clean`.
     """
-    dying = [find_program("setpriv"), "--pdeathsig", "KILL", "--"] if dies_with_us else []
     pipe = subprocess.PIPE
     with open_lease() as lease:
         process = lease.start(
-            [*dying, *command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            command, dies_with_us=dies_with_us, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
         try:
             out, said = process.communicate(timeout=limit_s)

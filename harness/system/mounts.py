@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +18,9 @@ from harness.system.programs import find_program
 
 _LIMIT_S: Final = 20.0
 _NUMBERS: Final = Path("/sys/dev/block")
+_BLOCK: Final = Path("/sys/class/block")
+_SWAPS: Final = Path("/proc/swaps")
+_NO_DEVICE: Final = "0:"
 
 
 class Hangs(TargetError):
@@ -35,33 +41,82 @@ class Mount:
 
 def table() -> list[Mount]:
     """All mounts, in the order in which they lie on each other."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    split = [(line.split(), line.split(" - ")[-1].split()) for line in lines]
-    return [Mount(f[0], f[2], Path(_unescaped(f[4])), _unescaped(g[1])) for f, g in split]
+    return [_mount(line) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+
+
+def _mount(line: str) -> Mount:
+    fields, behind = line.split(), line.split(" - ")[-1].split()
+    return Mount(fields[0], fields[2], Path(_unescaped(fields[4])), _unescaped(behind[1]))
 
 
 def of_device(device: Path) -> list[Mount]:
-    """Where a block device is mounted, innermost first.
+    """Where a block device or a partition of it is mounted, innermost first.
 
     Of one that the kernel has ended: mounts of that name without a device.
     """
     mounted = table()[::-1]
     try:
-        number = block_queue.number_of(device.name)
+        nodes = _nodes(device)
     except FileNotFoundError:
         named = [mount for mount in mounted if mount.source == str(device)]
         return [mount for mount in named if not (_NUMBERS / mount.number).exists()]
-    return [mount for mount in mounted if mount.number == number]
+    return [mount for mount in mounted if _is_of(mount, nodes)]
 
 
 def users_elsewhere(device: Path) -> list[int]:
-    """Processes in whose mount namespaces a block device is mounted, if it is not in ours."""
+    """Processes in whose mount namespaces a block device or a partition of it is mounted, if it is
+    not in ours.
+    """
     try:
-        number = block_queue.number_of(device.name)
+        nodes = _nodes(device)
     except FileNotFoundError:
         return []
     own = os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - it is not a path
-    return [pid for pid, line in processes.mount_tables(but=own) if line.split()[2] == number]
+    tables = processes.mount_tables(but=own)
+    return [pid for pid, line in tables if _is_of(_mount(line), nodes)]
+
+
+def is_claimed(device: Path) -> bool:
+    """Whether anybody has a block device, or a partition of it, for himself: a file system, its
+    journal, swap, another device, a program. The kernel knows them all (open(2), O_EXCL).
+
+    Raises OSError if it cannot be opened, but for one that has gone.
+    """
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
+            return False
+        if error.errno != errno.EBUSY:
+            raise
+        return True
+    return False
+
+
+def swaps_on(device: Path) -> list[Path]:
+    """A block device and its partitions, as far as the kernel swaps to them."""
+    try:
+        nodes = _nodes(device)
+    except FileNotFoundError:
+        return []
+    named = [Path(_unescaped(line.split()[0])) for line in _SWAPS.read_text().splitlines()[1:]]
+    return [path for path in named if path in nodes.values()]
+
+
+def _nodes(device: Path) -> dict[str, Path]:
+    """By number, the device and its partitions. Raises FileNotFoundError if it has gone."""
+    found = {block_queue.number_of(device.name): device}
+    for mark in (_BLOCK / device.name).glob("*/partition"):
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            found[block_queue.number_of(mark.parent.name)] = device.with_name(mark.parent.name)
+    return found
+
+
+def _is_of(mount: Mount, nodes: Mapping[str, Path]) -> bool:
+    """Btrfs, which may have several devices, has a number of its own."""
+    if mount.number.startswith(_NO_DEVICE):
+        return Path(mount.source) in nodes.values()
+    return mount.number in nodes
 
 
 def is_point(path: Path) -> bool:

@@ -22,6 +22,7 @@ _THROTTLE: Final = "queue/wbt_lat_usec"
 _DEFAULT_THROTTLE: Final = "-1"
 _KEPT_EVERY_S: Final = 0.2
 _RATIO: Final = Path("/proc/sys/vm/dirty_ratio")
+_CANNOT: Final = "the kernel cannot bound a device's dirty pages: use Linux 6.2 or newer"
 _UNBOUNDED: Final = {"max_ratio": "100", "strict_limit": "0"}
 """How the kernel makes a device."""
 
@@ -46,6 +47,13 @@ def check_share(ratio: float) -> None:
         )
 
 
+def check() -> None:
+    """Whether the kernel can bound devices at all. Raises MissingTool on those before 6.2."""
+    devices = list(_BDI.glob("*:*"))
+    if devices and not any((device / "max_bytes").exists() for device in devices):
+        raise MissingTool(_CANNOT)
+
+
 @contextlib.contextmanager
 def limited(number: str, limit_bytes: int) -> Iterator[None]:
     """Bounds it while the block runs; 0: does nothing.
@@ -62,8 +70,7 @@ def limited(number: str, limit_bytes: int) -> Iterator[None]:
         return
     place = _place(number)
     if not (place / "max_bytes").exists():
-        raise MissingTool("the kernel cannot bound a device's dirty pages: use Linux 6.2 or newer")
-
+        raise MissingTool(_CANNOT)
     by_group = cgroups.bound_writeback()
 
     def set_bound() -> None:

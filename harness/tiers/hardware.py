@@ -30,7 +30,7 @@ from harness.drives.queue_settings import DECIDING, queue_settings
 from harness.drives.trim_log import counted_between
 from harness.drives.wear import reading
 from harness.drives.wear.counters import Wear, between
-from harness.errors import BadParameter, TargetError, UnknownName
+from harness.errors import BadParameter, Interrupted, TargetError, UnknownName
 from harness.paths import Project
 from harness.probes import counters
 from harness.system import filesystems, leases, repeating
@@ -317,10 +317,13 @@ class DriveDevice(RealDevice):
         fio_ageing.run(self.path, ageing, self.size_bytes)
 
     def writes(self) -> Writes | None:
-        """By its own counters, not by range; None where they are too coarse for a course in time.
+        """By its own counters, not by range; None where they are too coarse for a course in time:
+        of such a drive nothing is asked while it is measured, which would hold its requests up.
 
         Raises DeviceError.
         """
+        if self._before is not None and self._before.written_bytes(_FINE_BYTES) is None:
+            return None
         found = self._wear().written_bytes(_FINE_BYTES)
         if found is None:
             return None
@@ -357,9 +360,7 @@ class DriveDevice(RealDevice):
         Raises BudgetSpent, TraceIncomplete.
         """
         super().counters()
-        for drive in (self._drive, self._journal):
-            if drive is not None:
-                drive.check_budget()
+        self.check_budget()
         assert self._before is not None
         now = self._wear()
         moved = between(self._before, now)
@@ -371,6 +372,12 @@ class DriveDevice(RealDevice):
         found: dict[str, int | float] = {f"drive_{name}": n for name, n in moved.counts.items()}
         found |= counted_between(self._before.trim, now.trim)
         return found if moved.waf is None else {**found, "waf_ratio": moved.waf}
+
+    def check_budget(self) -> None:
+        """Raises BudgetSpent if more has been written than was given."""
+        for drive in (self._drive, self._journal):
+            if drive is not None:
+                drive.check_budget()
 
     def _of_others(self, now: Wear, moved: Mapping[str, int]) -> str:
         """What is wrong if the drive counts more written by its host than this run has: it counts
@@ -577,6 +584,9 @@ class HardwareBench:
         try:
             with opened.recorded(trace):
                 yield opened
+        except Interrupted:  # also what stops it when more is written than was given
+            opened.check_budget()
+            raise
         finally:
             opened.close()
         self._remarks = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,7 +27,7 @@ class Tree:
         self.root = root
         folders = (root / name for name in ("sys", "proc", "dev", "udev", "links"))
         self.places = Places(*folders)
-        for folder in ("sys/class/block", "sys/dev/block", "dev/disk/by-id", "udev"):
+        for folder in ("sys/class/block", "sys/dev/block", "dev/disk/by-id", "udev", "links"):
             (root / folder).mkdir(parents=True)
         self.mounts(ROOT_LINE)
         self.write("proc/swaps", "Filename Type Size Used Priority\n")
@@ -166,6 +167,23 @@ def test_names_that_two_drives_share_are_no_names(tree: Tree) -> None:
     names = [link.name for link in tree.machine.drive("nvme0n2").by_id]
     assert names == ["nvme-DRIVE_B_NV5C1A7D20E1_2"]
     assert len(tree.machine.drive("sdb").by_id) == 1
+
+
+def test_older_udevs_note_names_with_a_slash_before_them(tree: Tree) -> None:
+    tree.by_id("nvme0n2", "nvme-OLD")
+    for claimant in ("b259:1", "b259:2"):
+        tree.write(f"links/\\x2fdisk\\x2fby-id\\x2fnvme-OLD/{claimant}", "0:nvme")
+    machine = tree.machine
+    assert machine.claimants(tree.root / "dev/disk/by-id/nvme-OLD") == ("b259:1", "b259:2")
+
+
+def test_where_udev_s_notes_cannot_be_seen_no_name_is_a_drive_s_own(tree: Tree) -> None:
+    tree.by_id("sdb", "ata-DRIVE_A_SERIAL02", "b8:16")
+    shutil.rmtree(tree.root / "links")
+    machine = tree.machine
+    with pytest.raises(TargetError, match="be seen here"):
+        machine.claimants(tree.root / "dev/disk/by-id/ata-DRIVE_A_SERIAL02")
+    assert all(not drive.by_id for drive in machine.drives)
 
 
 @pytest.mark.parametrize("name", ["loop0", "dm-0", "md0", "zram0", "sr0", "nbd0"])

@@ -135,7 +135,7 @@ class Daemon:
 
     def _note_store(self, fd: int) -> None:
         """Nobody but this process has made it, and nothing is in it yet."""
-        self._place.note_made(Path(self._spec.store), os.fstat(fd))
+        self._place.note_made(Path(self._spec.store), fd)
         self._has_made_store = True
 
     def _drop_store(self, fd: int) -> None:

@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -45,11 +46,19 @@ SCHEMA: Final = pa.schema(
 class Recording:
     """Receives what a device records, in a thread of its own, in bounded memory.
 
-    Raises TargetError if there is no folder for it or something has its name already.
+    `made` is told of each file, and its descriptor, before anything is in it. Raises TargetError if
+    there is no folder for it or something has its name already.
     """
 
-    def __init__(self, device: _core.LiveDevice, path: Path, spec: LiveSpec) -> None:
+    def __init__(
+        self,
+        device: _core.LiveDevice,
+        path: Path,
+        spec: LiveSpec,
+        made: Callable[[Path, int], None] = lambda *_: None,
+    ) -> None:
         self._device = device
+        self._made = made
         self._path = path
         self._part = path.with_name(path.name + ".part")
         self._spec = spec
@@ -76,6 +85,7 @@ class Recording:
 
     def _new_file(self, path: Path) -> BinaryIO:
         self._files.append(new_files.new_file(path))
+        self._made(path, self._files[-1].fileno())
         return self._files[-1]
 
     def _give_up(self) -> None:

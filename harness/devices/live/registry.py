@@ -6,8 +6,8 @@
     NAME/owner         held by whoever wants the device to end with it; gone if nobody does
     NAME/control.sock  see control.py
     NAME/processors    what the kernel's own work ran on before the device changed it (workqueues)
-    NAME/unfinished    files that are not worth anything before they are finished: paths, and inodes
-                       of those that anybody else could have made, too
+    NAME/unfinished    files that are not worth anything before they are finished: paths, and of
+                       those that anybody else could have made, too, which file it is
     NAME/spec.json     what was asked for;  NAME/about.json  what came of it;  NAME/log
 
 A device is made in a folder without a name (.new-*) and goes through one (.old-*), so that a name
@@ -34,7 +34,8 @@ from typing import Any, Final, Self
 from harness.devices.live import front
 from harness.devices.live.front.base import Leftovers
 from harness.errors import BadParameter, HarnessError, TargetError, UnknownName
-from harness.system import locks, mounts, workqueues
+from harness.system import file_identity, locks, mounts, workqueues
+from harness.system.file_identity import FileIdentity
 
 ROOT: Final = Path("/run/flashlab")
 AGAIN: Final = "again"
@@ -54,21 +55,16 @@ _FREED: Final = "put back the processors of the kernel's own work"
 class Unfinished:
     """A file that is worth nothing without its device.
 
-    `inode`: the numbers of its file system and its own, if only that very file is meant.
+    `identity`: None: whatever has the name, which nobody else could have thought of.
     """
 
     path: Path
-    inode: tuple[int, int] | None = None
-
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        """The file that is there now. Raises OSError."""
-        facts = path.lstat()
-        return cls(path, (facts.st_dev, facts.st_ino))
+    identity: FileIdentity | None = None
 
     def as_line(self) -> str:
         """As it is noted."""
-        return json.dumps([str(self.path), *self.inode] if self.inode else str(self.path)) + "\n"
+        whose = [str(self.path), *self.identity] if self.identity else str(self.path)
+        return json.dumps(whose) + "\n"
 
     @classmethod
     def of_line(cls, line: str) -> Self:
@@ -76,18 +72,20 @@ class Unfinished:
         match json.loads(line):
             case str(path):
                 return cls(Path(path))
-            case [str(path), int(system), int(number)]:
-                return cls(Path(path), (system, number))
+            case [str(path), int(major), int(minor), int(inode), int(born_ns)]:
+                return cls(Path(path), FileIdentity(major, minor, inode, born_ns))
         raise ValueError(line)
 
     def is_there(self) -> bool:
-        """Whether it is, and nobody has it locked, as a live device has its store.
+        """Whether it is, and nobody has it locked, as a live device has its store. Not, if nothing
+        tells it from a later file of its inode.
 
         Raises OSError.
         """
-        facts = self.path.lstat()
-        same = self.inode in (None, (facts.st_dev, facts.st_ino))
-        return same and stat.S_ISREG(facts.st_mode) and not locks.is_held(self.path)
+        if not stat.S_ISREG(self.path.lstat().st_mode) or locks.is_held(self.path):
+            return False
+        known = self.identity
+        return known is None or (known.is_unique and file_identity.of(self.path) == known)
 
 
 @dataclass(frozen=True)
@@ -178,22 +176,19 @@ class Place:
         return said[-1] if said else "it said nothing"
 
     def note_unfinished(self, *paths: Path) -> None:
-        """The device's process is about to make these files: without it they are worth nothing."""
+        """The device's process is about to make these files, whose names nobody can think of:
+        without it they are worth nothing.
+        """
         with (self.folder / "unfinished").open("a") as notes:
             notes.writelines(Unfinished(path).as_line() for path in paths)
 
-    def note_all_made(self, *paths: Path) -> None:
-        """As `note_made`, of files that were noted before they were made."""
-        made = [Unfinished.of(path) for path in paths]
-        self._rewrite([*(file for file in self.unfinished() if file.path not in paths), *made])
-
-    def note_made(self, path: Path, facts: os.stat_result) -> None:
+    def note_made(self, path: Path, fd: int) -> None:
         """The device's process has just made this file; another one at this path is not meant.
 
         A process that is killed before it says so leaves an empty file: nothing proves whose it is.
         """
         with (self.folder / "unfinished").open("a") as notes:
-            notes.write(Unfinished(path, (facts.st_dev, facts.st_ino)).as_line())
+            notes.write(Unfinished(path, file_identity.of(fd)).as_line())
 
     def forget_unfinished(self, *paths: Path) -> None:
         """These have been finished, or deleted."""
@@ -391,6 +386,7 @@ def _remove_traces(place: Place) -> list[str]:
         return []
     left = place.leftovers()
     locks.check_holders(place.lock)
+    _check_no_swap(place, left)
     locks.wake_holders(place.lock)
     done = _unmount_while_it_lives(place, left)
     left.abort()  # nothing is left to be written, and its process may wait for itself
@@ -406,6 +402,13 @@ def _remove_traces(place: Place) -> list[str]:
     done += _delete_unfinished(place)
     discard(place)
     return [f"{place.name}: {line}" for line in [*done, f"removed {place.folder}"]]
+
+
+def _check_no_swap(place: Place, left: Leftovers) -> None:
+    """Memory of any process may be there, and nowhere else."""
+    swaps = [swap for device in left.block_devices() for swap in mounts.swaps_on(device)]
+    if swaps and not place.is_dead():
+        raise TargetError(f"the kernel swaps to {swaps[0]}: swapoff {swaps[0]} first")
 
 
 def _unmount_while_it_lives(place: Place, left: Leftovers) -> list[str]:

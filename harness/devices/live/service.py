@@ -234,14 +234,13 @@ class Service:
         if self._recording is not None:
             raise BadParameter("the device is recorded already")
         files = _new_record_files(Path(target))
-        self._place.note_unfinished(*files)
+        made = self._place.note_made
         try:
             with self._counts_kept():
-                self._recording = Recording(self._model, Path(target), self._spec)
+                self._recording = Recording(self._model, Path(target), self._spec, made)
         except TargetError:
             self._place.forget_unfinished(*files)
             raise
-        self._place.note_all_made(*files)
         self._record_path = Path(target)
 
     def stop_record(self) -> None:
@@ -264,6 +263,11 @@ class Service:
             who = ", ".join(map(str, users))
             raise TargetError(
                 f"{self._path} is mounted in another namespace, by process {who}: unmount it there"
+            )
+        if mounts.is_claimed(self._path):
+            raise TargetError(
+                f"{self._path} or a partition of it is in use: as swap, or below another device or "
+                "file system: end that first"
             )
         self._end("remove")
 

@@ -552,35 +552,38 @@ def test_a_device_that_fails_to_start_leaves_the_file_that_somebody_else_has_mad
     assert path.read_bytes() == b"another's"
 
 
-@pytest.mark.parametrize("whose", ["its own", "of another inode", "of a device that uses it"])
+@pytest.mark.parametrize(
+    "whose",
+    [
+        "its own",
+        "of another inode",
+        "a later one of that inode",
+        "nothing says which",
+        "of a device that uses it",
+    ],
+)
 def test_what_was_not_finished_is_deleted_if_it_is_that_file_and_nobody_uses_it(
     tmp_path: Path, whose: str
 ) -> None:
     path = tmp_path / "store"
     creation = registry.begin(new_name(), "mx500", "fuse_loop")
     with os.fdopen(store.open_file(path, 1 << 20, keep=False), "rb") as used:
-        creation.place.note_made(path, os.fstat(used.fileno()))
+        creation.place.note_made(path, used.fileno())
         if whose == "of another inode":
             path.rename(tmp_path / "first")  # which keeps its number
             path.touch()
+        if whose == "a later one of that inode":
+            first = file_identity.of(path)
+            earlier = first._replace(born_ns=first.born_ns - 1)
+            notes = creation.place.folder / "unfinished"
+            notes.write_text(registry.Unfinished(path, earlier).as_line())
+        if whose == "nothing says which":
+            notes = creation.place.folder / "unfinished"
+            notes.write_text(notes.read_text().replace(str(file_identity.of(path).born_ns), "-1"))
         if whose != "of a device that uses it":
             used.close()
         creation.undo()
         assert path.exists() == (whose != "its own")
-
-
-def test_a_record_s_files_are_known_by_their_inodes_once_they_are_made(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("record.part", "record.initial")]
-    creation = registry.begin(new_name(), "mx500", "fuse_loop")
-    creation.place.note_unfinished(*files)
-    for file in files:
-        file.touch()
-    creation.place.note_all_made(*files)
-    files[0].rename(tmp_path / "first")  # which keeps its number
-    files[0].touch()
-    creation.undo()
-    assert files[0].exists()
-    assert not files[1].exists()
 
 
 def test_two_do_not_recover_one_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from harness.devices.live.recording import Recording, initial_path
 from harness.devices.live.registry import Unfinished
 from harness.devices.profiles import core_parameters
 from harness.errors import DataFolderError, TargetError
+from harness.system import file_identity
 
 SIZE = 256 << 20
 SPEC = small(size_bytes=SIZE)
@@ -60,8 +61,14 @@ def test_a_record_s_files_are_locked_until_it_is_whole(
 ) -> None:
     """So that whoever has noted the same names, and is killed, does not have them deleted."""
     path = tmp_path / "record"
-    recording = Recording(device, path, SPEC)
-    noted = [Unfinished(path.with_name("record.part")), Unfinished(initial_path(path))]
+    noted: list[Unfinished] = []
+
+    def made(file: Path, fd: int) -> None:
+        assert not file.stat().st_size, "who is killed now leaves nothing of worth"
+        noted.append(Unfinished(file, file_identity.of(fd)))
+
+    recording = Recording(device, path, SPEC, made)
+    assert [each.path for each in noted] == [path.with_name("record.part"), initial_path(path)]
     assert not any(each.is_there() for each in noted)
     recording.close()
     assert noted[1].is_there()
