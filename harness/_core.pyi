@@ -637,7 +637,7 @@ class TpccSpec:
         doublewrite: ... or through the doublewrite buffer
         doublewrite_elsewhere: on a drive of its own
         redo_elsewhere: on that drive
-        sync_commits_inode: fsync: a write has changed its times; else fdatasync
+        sync_commits_inode: fsync, which commits the times that a write has changed; else fdatasync
         tick_ns: of the kernel's clock, which says what a file's times are
         redo_bytes: size of the log, written round and round
         redo_block_bytes: of which a write of the log is a multiple: without data_journal, if past the page cache less than 4 KiB

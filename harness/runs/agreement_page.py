@@ -39,9 +39,10 @@ def in_markdown(project: Project) -> str:
     """A table under `HEADINGS`, ratios being emulated over simulated.
 
     Of each study a line for all of its cells, and one for each number that is compared, in all and
-    on each of several devices; at the end one for all studies. All but a number's own without what is determined (see `JudgedAgreement`). A study of which
-    no comparison is published has none. Below it all cells that are more than 10 % apart, under
-    `FAR_HEADINGS`, the farthest of each study first.
+    on each of several devices; at the end one for all studies. All but a number's own without what
+    is determined (see `JudgedAgreement`). A study of which no comparison is published has none.
+    Below it all cells that are more than 10 % apart, under `FAR_HEADINGS`, the farthest of each
+    study first.
     """
     lines = [row(HEADINGS), row(["---"] * len(HEADINGS))]
     far = [row(FAR_HEADINGS), row(["---"] * len(FAR_HEADINGS))]

@@ -20,7 +20,7 @@ from harness.runs.session import place_of
 from harness.system.files import told, write_atomically
 
 PUT_BACK_S: Final = 1200.0
-"""How long a kernel that is to end may take to: it empties, unmounts and gives back drives first."""
+"""How long a kernel may take to end: it empties, unmounts and gives back drives first."""
 
 
 def names(project: Project) -> list[str]:

@@ -41,10 +41,10 @@ class FileIdentity(NamedTuple):
 
 def of(file: Path | int) -> FileIdentity:
     """Of what is at a path, be it a link, or of an open file. Raises OSError."""
-    by_path = isinstance(file, Path)
-    place = _AT_FDCWD if by_path else file
-    name = os.fsencode(file) if by_path else b""
-    flags = _AT_SYMLINK_NOFOLLOW if by_path else _AT_EMPTY_PATH
+    if isinstance(file, Path):
+        place, name, flags = _AT_FDCWD, os.fsencode(file), _AT_SYMLINK_NOFOLLOW
+    else:
+        place, name, flags = file, b"", _AT_EMPTY_PATH
     said = ctypes.create_string_buffer(_STATX_BYTES)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.statx(place, name, flags, _STATX_INO | _STATX_BTIME, said):
@@ -54,4 +54,5 @@ def of(file: Path | int) -> FileIdentity:
     (inode,) = _INODE.unpack_from(said, _INODE_AT)
     seconds, nanoseconds = _BIRTH.unpack_from(said, _BIRTH_AT)
     born_ns = seconds * 1_000_000_000 + nanoseconds if known & _STATX_BTIME else -1
-    return FileIdentity(*_DEVICE.unpack_from(said, _DEVICE_AT), inode, born_ns)
+    major, minor = _DEVICE.unpack_from(said, _DEVICE_AT)
+    return FileIdentity(major, minor, inode, born_ns)

@@ -45,8 +45,9 @@ def table() -> list[Mount]:
 
 
 def _mount(line: str) -> Mount:
-    fields, behind = line.split(), line.split(" - ")[-1].split()
-    return Mount(fields[0], fields[2], Path(_unescaped(fields[4])), _unescaped(behind[1]))
+    before, _, behind = line.partition(" - ")
+    fields, source = before.split(), behind.split()[1]
+    return Mount(fields[0], fields[2], Path(_unescaped(fields[4])), _unescaped(source))
 
 
 def of_device(device: Path) -> list[Mount]:
@@ -108,7 +109,8 @@ def _nodes(device: Path) -> dict[str, Path]:
     found = {block_queue.number_of(device.name): device}
     for mark in (_BLOCK / device.name).glob("*/partition"):
         with suppress(FileNotFoundError):  # deleted meanwhile
-            found[block_queue.number_of(mark.parent.name)] = device.with_name(mark.parent.name)
+            number = (mark.parent / "dev").read_text().strip()
+            found[number] = device.with_name(mark.parent.name)
     return found
 
 

@@ -297,6 +297,52 @@ def test_a_busy_file_system_is_unmounted_lazily_and_says_so(tmp_path: Path) -> N
     assert leaks.changes(before, patient=True) == []
 
 
+def with_partition(device: live.LiveDevice) -> Path:
+    """A partition of it that only the kernel knows."""
+    subprocess.run([need("addpart"), str(device.path), "1", "2048", "131072"], check=True)
+    return device.path.with_name(f"{device.path.name}p1")
+
+
+def test_a_partition_that_is_mounted_is_unmounted_before_its_device_ends(tmp_path: Path) -> None:
+    before = leaks.look()
+    store = tmp_path / "store"
+    device = live.create(small(store=str(store), state=tmp_path / "state"), new_name())
+    part = with_partition(device)
+    subprocess.run(["mkfs.ext4", "-q", str(part)], check=True)
+    point = tmp_path / f"{PREFIX}mounted"
+    point.mkdir()
+    subprocess.run(["mount", str(part), str(point)], check=True)
+    (point / "file").write_text("not written back yet")
+    with pytest.raises(TargetError, match=f"is mounted at {point}: unmount it first"):
+        device.remove()
+    removed = harness("device", "remove", device.name, "--force")
+    assert removed.returncode == 0, removed.stderr
+    assert f"unmounted {point}" in removed.stdout
+    assert b"not written back yet" in store.read_bytes()
+    for left in (store, tmp_path / "state"):
+        left.unlink()
+    assert leaks.changes(before, patient=True) == []
+
+
+def test_a_device_that_the_kernel_swaps_to_is_ended_by_nobody() -> None:
+    """What is there is memory of processes, and nowhere else."""
+    device = made(new_name())
+    part = with_partition(device)
+    subprocess.run([need("mkswap"), "-q", str(part)], check=False, capture_output=True)
+    subprocess.run([need("swapon"), str(part)], check=True)
+    try:
+        with pytest.raises(TargetError, match="or a partition of it is in use"):
+            device.remove()
+        for command in (("device", "remove", device.name, "--force"), ("clean", "--all")):
+            refused = harness(*command)
+            assert refused.returncode != 0
+            assert f"swapoff {part} first" in refused.stderr
+        assert device.stats()["valid"]
+    finally:
+        subprocess.run(["swapoff", str(part)], check=True)
+    device.remove()
+
+
 def test_a_mount_that_another_covers_is_left_alone(tmp_path: Path) -> None:
     before = leaks.look()
     device = made(new_name())

@@ -43,6 +43,7 @@ from harness.devices.live.front.base import QueueLimits
 from harness.devices.live.spec import LiveSpec
 from harness.devices.model import Device
 from harness.errors import BadParameter, HarnessError, TargetError
+from harness.system import file_identity
 
 pytestmark = [*NEEDS_DEVICES]
 

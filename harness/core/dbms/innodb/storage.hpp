@@ -15,8 +15,8 @@
 // system tablespace. None grows: else each change of its size would be one of its inode, too.
 // Source: ext4's ext4_should_journal_data in ext4_direct_IO (Linux 3.19); of the times, fs/inode.c
 // (file_update_time, current_fs_time) and fs/ext4/fsync.c, which commits up to the inode's own
-// transaction (i_sync_tid; of fdatasync i_datasync_tid, which times leave alone); MySQL 5.6, buf0dblwr.cc; of the log's blocks, MariaDB 10.11, log0log.cc
-// (log_t::write_size).
+// transaction (i_sync_tid; of fdatasync i_datasync_tid, which times leave alone); MySQL 5.6,
+// buf0dblwr.cc; of the log's blocks, MariaDB 10.11, log0log.cc (log_t::write_size).
 #pragma once
 
 #include <array>
