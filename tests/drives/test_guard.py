@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import loop_device
 from hypothesis import example, given
 from hypothesis import strategies as st
 from lab_world import CLAIM
@@ -21,6 +22,7 @@ from harness.drives.guard import BudgetSpent, ClaimedDrive
 from harness.drives.targets import Step
 from harness.errors import TargetError
 from harness.runs import roles
+from harness.system import block_queue
 from harness.system.kernel_partitions import HEADER_BYTES, MARKER
 from harness.system.leases import Lease
 
@@ -289,6 +291,22 @@ def test_a_budget_may_be_spent_to_its_last_byte(
         drive.check_budget()
     with pytest.raises(BudgetSpent):
         drive.permit("nothing", 0)
+
+
+@pytest.mark.root
+def test_a_drive_whose_writes_are_not_counted_is_not_taken(tmp_path: Path) -> None:
+    """Its budget would never be spent, and nobody would know who else writes to it."""
+    with loop_device(tmp_path, 16 << 20) as device:
+        number = block_queue.number_of(device.name)
+        drive = replace(DRIVE, name=device.name, number=number, node=device)
+        switch = Path("/sys/block") / device.name / "queue" / "iostats"
+        switch.write_text("0")
+        try:
+            with pytest.raises(TargetError, match=f"echo 1 > .*/{device.name}/queue/iostats"):
+                ClaimedDrive("mine", CLAIM, drive, 1, Lease(tmp_path), tmp_path / "lab.json")
+        finally:
+            switch.write_text("1")
+        ClaimedDrive("mine", CLAIM, drive, 1, Lease(tmp_path), tmp_path / "lab.json")
 
 
 @pytest.mark.parametrize("header", [b"", line({"format": 1, "token": "f" * 32})])

@@ -61,6 +61,12 @@ def test_they_are_set_and_put_back(device: Path) -> None:
     assert block_queue.noted(device.name) == was
 
 
+def test_what_counts_a_drive_s_writes_stays_on(device: Path) -> None:
+    with pytest.raises(TargetError, match="leave it on"), queue_settings(device, {"iostats": 0}):
+        pass
+    assert setting(device, "iostats") == "1"
+
+
 def test_what_a_setting_changes_that_is_put_back_after_another(device: Path) -> None:
     """New limits of sizes bring another read_ahead_kb, also when they are put back."""
     write(device, "read_ahead_kb", 640)

@@ -129,3 +129,16 @@ def test_what_this_notebook_is_about_to_publish_is_what_was_recorded(
     }
     running.results = own.head(0)  # nothing has been run as yet
     assert set(lab.recorded("cuts", "emulated", "torn", by=["mode"]).measured) == {"by the authors"}
+
+
+@pytest.mark.parametrize(("tier", "closed"), [("hardware", True), ("simulated", False)])
+def test_who_starts_again_on_drives_gives_them_back_first(
+    tier: str, closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell that is run again would else wait for its own first run."""
+    ended = []
+    running = SimpleNamespace(close=lambda: ended.append("before"))
+    monkeypatch.setattr(lab, "_LABS", [running])
+    monkeypatch.setattr(lab, "Lab", lambda *_, **__: ended.append("started"))
+    lab.start("grace_hash_join", tier)
+    assert ended == ["before", "started"][not closed :]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from conftest import LITTLE, describe
 
-from harness.errors import BadParameter, HarnessError
+from harness.errors import BadParameter, HarnessError, MissingTool
 from harness.paths import Project
 from harness.runs import code, places, session
 from harness.runs.session import Options, open_session
@@ -208,6 +208,26 @@ def test_another_version_of_what_computes_is_another_result(
     base = keys(checkout)
     monkeypatch.setattr(session, "_packages", lambda: {"numpy": "0.0.1"})
     assert not base & keys(checkout)
+
+
+def test_what_nobody_traced_is_measured_again_with_bpftrace(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its points would else stay without what the kernel says of them, for ever."""
+
+    def of_tier(tier: str) -> set[str]:
+        with open_session(checkout, "sort_merge_join", tier) as opened:
+            return {opened._key(point) for point in opened.points}
+
+    monkeypatch.setattr(session.bpftrace, "program", lambda: "bpftrace")
+    real, simulated = of_tier("emulated"), of_tier("simulated")
+
+    def missing() -> str:
+        raise MissingTool("bpftrace")
+
+    monkeypatch.setattr(session.bpftrace, "program", missing)
+    assert not real & of_tier("emulated")
+    assert simulated == of_tier("simulated")
 
 
 def test_a_result_counts_only_at_the_pace_that_it_was_measured_at(checkout: Project) -> None:

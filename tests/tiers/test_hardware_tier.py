@@ -18,10 +18,19 @@ from lab_world import CLAIM, bound_by_a_killed_device
 
 from harness import _core
 from harness.drives import guard
+from harness.drives.guard import BudgetSpent
 from harness.drives.wear import reading
 from harness.drives.wear.counters import COUNTS, Count, Wear
 from harness.drives.wear.counters import Drive as WornDrive
-from harness.errors import BadParameter, DataCorrupted, DeviceError, DiskFull, TargetError
+from harness.errors import (
+    BadParameter,
+    DataCorrupted,
+    DeviceError,
+    DiskFull,
+    HarnessError,
+    Interrupted,
+    TargetError,
+)
 from harness.experiments.grace_hash_join import EXPERIMENT
 from harness.experiments.grace_hash_join.grid import Parameters
 from harness.paths import Project
@@ -361,6 +370,60 @@ def test_a_run_s_identity_has_what_the_drive_s_queue_was_set_to(
     with HardwareBench(drives={"hdd": "mine"}) as bench:
         now = bench.identity("hdd")
         assert {name for name in now if now[name] != found.get(name)} >= {"logical_block_bytes"}
+
+
+@pytest.mark.parametrize(("spent", "said"), [(False, "cancelled"), (True, "more is written")])
+def test_a_run_that_its_budget_stops_says_so(
+    spent: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers know only that they were cancelled, and would be started again at once."""
+
+    def check_budget() -> None:
+        if spent:
+            raise BudgetSpent("more is written than was given")
+
+    held = SimpleNamespace(
+        claim=CLAIM,
+        drive=DRIVE,
+        is_overspent=False,
+        path=guard.part_of(DRIVE),
+        size_bytes=guard.room_bytes(DRIVE),
+        check_budget=check_budget,
+    )
+    monkeypatch.setattr(guard, "find", lambda *_, **__: (CLAIM, DRIVE))
+    monkeypatch.setattr(guard, "claimed", lambda *_, **__: nullcontext(held))
+    monkeypatch.setattr(counters, "block_device", lambda _: None)
+    monkeypatch.setattr(hardware, "queue_settings", lambda *_: nullcontext())
+    with (
+        HardwareBench(drives={"hdd": "mine"}) as bench,
+        pytest.raises(HarnessError, match=said),
+        bench.open_device(REQUEST),
+    ):
+        raise Interrupted("cancelled")
+
+
+@pytest.mark.parametrize(("step_bytes", "asked"), [(512_000, True), (1 << 30, False)])
+def test_a_drive_that_counts_coarsely_is_left_alone_while_it_is_measured(
+    step_bytes: int, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A SATA drive's queue is emptied for such a question."""
+    questions = 0
+
+    def wear(*_: object) -> Wear:
+        nonlocal questions
+        questions += 1
+        names = ("host_written_bytes", "media_written_bytes")
+        counts = {name: Count(1 << 40, step_bytes, "smart-log") for name in names}
+        unsaid = {name: "x" for name in COUNTS if name not in names}
+        return Wear(drive=WornDrive("m", "s", "f"), counts=counts, unsaid=unsaid)
+
+    monkeypatch.setattr(reading, "read", wear)
+    held = SimpleNamespace(path=Path("/dev/x"), size_bytes=1 << 30, drive=DRIVE, written_bytes=0)
+    device = DriveDevice(held)  # type: ignore[arg-type]
+    device._begin_counting()
+    before = questions
+    assert (device.writes() is not None) == asked
+    assert (questions > before) == asked
 
 
 @pytest.mark.parametrize(("of_others", "refused"), [(0, False), (MIB, False), (50 * MIB, True)])

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,43 @@ for ((n = 0; n < tasks; n++)); do "$@" & done
 trap 'kill $(jobs -p); wait; exit' TERM
 wait
 """
-SSH = """#!/usr/bin/env bash
-while [[ $1 == -* ]]; do echo "$1 $2" >> "$TOLD"; shift 2; done
-echo "host $1" >> "$TOLD"
-shift
-exec bash -c "$*"
+SSH = f"""#!{sys.executable}
+import os, signal, socket, subprocess, sys, threading
+
+def pump(one, other):
+    try:
+        while data := one.recv(65536):
+            other.sendall(data)
+    except OSError:
+        pass
+    for each in (one, other):
+        try:
+            each.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+def forward(listening, port):
+    while True:
+        one, _ = listening.accept()
+        other = socket.create_connection(("127.0.0.1", port))
+        for pair in ((one, other), (other, one)):
+            threading.Thread(target=pump, args=pair, daemon=True).start()
+
+arguments = sys.argv[1:]
+with open(os.environ["TOLD"], "a") as told:
+    while arguments[0].startswith("-"):
+        told.write(f"{{arguments[0]}} {{arguments[1]}}\\n")
+        if arguments[0] == "-R":
+            port, _, to = arguments[1].split(":")
+            listening = socket.create_server(("127.0.0.1", int(port)))  # or it fails, as ssh does
+            threading.Thread(target=forward, args=(listening, int(to)), daemon=True).start()
+        del arguments[:2]
+    told.write(f"host {{arguments[0]}}\\n")
+program = subprocess.Popen(["bash", "-c", " ".join(arguments[1:])])
+signal.signal(signal.SIGTERM, lambda *_: program.terminate())
+sys.exit(program.wait())
 """
-"""Ports that are forwarded to this machine are there already."""
+"""All hosts are this one; the worker's own port, which is forwarded to here, is there already."""
 
 
 @pytest.fixture
@@ -128,8 +159,12 @@ def test_by_ssh(toy: Project, tmp_path: Path) -> None:
     assert_each_once(toy)
     told = (tmp_path / "told").read_text().splitlines()
     assert sorted(t for t in told if t.startswith("host")) == ["host one", "host two", "host two"]
-    assert told.count(f"-R {port}:127.0.0.1:{port}") == 3
-    assert {f"-L {port + n}:127.0.0.1:{port + n}" for n in (1, 2, 3)} <= set(told)
+    ways = [re.fullmatch(rf"-R (\d+):127\.0\.0\.1:{port}", line) for line in told]
+    back = [int(way[1]) for way in ways if way]
+    owns = [re.fullmatch(r"-L (\d+):127\.0\.0\.1:\1", line) for line in told]
+    own = [int(way[1]) for way in owns if way]
+    assert len(back) == len(own) == 3
+    assert len({port, *back, *own}) == 7, "a port is one's"
 
 
 @pytest.mark.parametrize("name", ["sweep.slurm", "sweep-ssh"])
