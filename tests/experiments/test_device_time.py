@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from harness.experiments.sort_merge_join.clients import ClientRun
 from harness.experiments.trim_fallocate import real as trim_fallocate
 from harness.experiments.trim_fallocate.queries import QueryRun
 from harness.probes import scripts
+from harness.probes.counters import BlockCounters
 from harness.system import filesystems
 from harness.system.ext4_spec import Ext4Spec
 from harness.tiers.base import DeviceUnderTest
@@ -142,9 +144,17 @@ def query(begin_s: int, partitioned_s: int, end_s: int, *runnable_s: int) -> Que
     return QueryRun(*times, None, 0, [], 0, None)
 
 
+NOTHING = BlockCounters(*[0] * 10)
 REPETITIONS = [
-    trim_fallocate._Repetition([query(0, 8, 12, 4, 2), query(12, 16, 20, 2, 2)], 30 * S, {}),
-    trim_fallocate._Repetition([query(40, 44, 52, 3, 1), query(52, 60, 64, 7, 3)], 80 * S, {}),
+    trim_fallocate._Repetition(
+        [query(0, 8, 12, 4, 2), query(12, 16, 20, 2, 2)],
+        30 * S,
+        {},
+        replace(NOTHING, discard_ios=2, discard_sectors=16),
+    ),
+    trim_fallocate._Repetition(
+        [query(40, 44, 52, 3, 1), query(52, 60, 64, 7, 3)], 80 * S, {}, NOTHING
+    ),
 ]
 REQUESTS = [
     ("read", 1000, 4),

@@ -39,6 +39,7 @@ from harness.experiments.trim_fallocate import queries
 from harness.experiments.trim_fallocate.grid import Cell, Parameters
 from harness.experiments.trim_fallocate.queries import Heard, QueryRun
 from harness.probes import analysis, counters, extents
+from harness.probes.counters import BlockCounters
 from harness.probes.recorder import Recorder
 from harness.system import filesystems, leases, mounts, writeback
 from harness.system.ext4_spec import Ext4Spec
@@ -52,6 +53,9 @@ _INODES: Final = 16_384
 """A join of 2,048 batches has twice as many files."""
 
 _BLOCK_SECTORS: Final = 8
+_UNSEEN: Final = 5
+_UNSEEN_RATIO: Final = 0.01
+"""So many of a repetition's discards the probe may have missed."""
 _CLIENT_BYTES: Final = 4 << 20
 """What a client's process and the kernel need besides work_mem. An estimate: what is measured
 decides as soon as it is more."""
@@ -64,11 +68,19 @@ _QUIET_LIMIT_S: Final = 300.0
 
 @dataclass(frozen=True)
 class _Repetition:
-    """Some queries; times are of CLOCK_BOOTTIME, in ns; `device`: its counters' change."""
+    """Some queries; times are of CLOCK_BOOTTIME, in ns; `device`: its counters' change, `kernel`:
+    those of the kernel.
+    """
 
     queries: list[QueryRun]
     quiet_ns: int
     device: dict[str, int]
+    kernel: BlockCounters
+
+    @property
+    def trim_bytes(self) -> int:
+        """Of all TRIMs."""
+        return self.kernel.discard_sectors * counters.SECTOR_BYTES
 
     @property
     def begin_ns(self) -> int:
@@ -196,7 +208,7 @@ class _Runs:
 
     def _repeat(self, block_device: Path) -> _Repetition:
         server_memory.forget_files(self.server)
-        before = self.device.counted()
+        before, begun = self.device.counted(), counters.read(block_device)
         done = [self._query() for _ in range(self.cell.queries_per_repetition)]
         for query in done:
             self._check(query)
@@ -204,9 +216,10 @@ class _Runs:
         _wait_until_quiet(block_device)
         if self.cell.trim == "fstrim":
             filesystems.trim(self.folder)
-        quiet_ns = _wait_until_quiet(block_device)
+        now, quiet_ns = _wait_until_quiet(block_device)
         after = self.device.counted()
-        return _Repetition(done, quiet_ns, {n: after[n] - before[n] for n in after})
+        moved = {n: after[n] - before[n] for n in after}
+        return _Repetition(done, quiet_ns, moved, now - begun)
 
     def _query(self) -> QueryRun:
         heard = Heard()
@@ -241,14 +254,16 @@ class _Runs:
             )
 
 
-def _wait_until_quiet(block_device: Path) -> int:
-    """Until the device has had nothing to do for a moment; returns its end (boot time, ns)."""
+def _wait_until_quiet(block_device: Path) -> tuple[BlockCounters, int]:
+    """Until the device has had nothing to do for a moment: the kernel's counters then, and the end
+    of that moment (boot time, ns).
+    """
     seen, _ = counters.quiet(block_device, _QUIET_LIMIT_S)
     while True:
         time.sleep(_QUIET_S)  # the moment in which nothing may change
         now, now_ns = counters.quiet(block_device, _QUIET_LIMIT_S)
         if now == seen:
-            return now_ns
+            return now, now_ns
         seen = now
 
 
@@ -356,33 +371,38 @@ def _written(counted: Mapping[str, int]) -> dict[str, int]:
     return {"write_bytes": host, "nand_write_bytes": counted["nand_write_bytes"]}
 
 
-def _discards(repetitions: Sequence[_Repetition], trace: Path) -> list[list[int]]:
-    """Lengths of the discards of each repetition, in sectors.
+def _trim_lengths(repetitions: Sequence[_Repetition], trace: Path) -> list[int]:
+    """Of all discards of the repetitions, in sectors.
 
-    One whose end the probe could not see (an interrupt in one of its own programs) is where it was
-    issued: a repetition waits until nothing is under way. Raises DataCorrupted where that was not
-    seen, either: nobody could say whose it is.
+    The probe cannot see every end: an interrupt that comes while a program of its own runs. Of a
+    place that is discarded again later neither issue nor end is known then, so that nobody can say
+    whose such a discard is. So the kernel counts them; lengths are of what was seen. Raises
+    DataCorrupted if more are missing than may be, or there were fewer.
     """
-    seen = f"SELECT sectors, coalesce(completed_ns, issued_ns) AS time_ns FROM '{trace}' "
-    seen += "WHERE op::VARCHAR = 'discard'"
-    nowhere = f"SELECT count(*) FROM ({seen}) WHERE time_ns IS NULL"
-    discards = f"SELECT sectors FROM ({seen}) WHERE time_ns >= ? AND time_ns < ?"
+    inside = (
+        f"SELECT sectors FROM '{trace}' WHERE op::VARCHAR = 'discard' "
+        "AND coalesce(completed_ns, issued_ns) >= ? AND coalesce(completed_ns, issued_ns) < ?"
+    )
+    lengths: list[int] = []
     with duckdb.connect() as db:
-        [(lost,)] = db.execute(nowhere).fetchall()
-        if lost:
-            raise DataCorrupted(f"of {lost} discards neither issue nor end was seen: run it again")
-        spans = [(each.begin_ns, each.quiet_ns) for each in repetitions]
-        return [[int(n) for (n,) in db.execute(discards, span).fetchall()] for span in spans]
+        for each in repetitions:
+            found = db.execute(inside, (each.begin_ns, each.quiet_ns)).fetchall()
+            counted = each.kernel.discard_ios
+            if not 0 <= counted - len(found) <= max(_UNSEEN, _UNSEEN_RATIO * counted):
+                raise DataCorrupted(
+                    f"of {counted} discards of a repetition {len(found)} were traced: run it again"
+                )
+            lengths += [int(sectors) for (sectors,) in found]
+    return lengths
 
 
 def _trims(
     repetitions: Sequence[_Repetition], trace: Path, device: DeviceUnderTest
 ) -> dict[str, int | float]:
     """Numbers and bytes per repetition; latencies of all, in the device's time."""
-    lengths = _discards(repetitions, trace)
     metrics: dict[str, int | float] = {
-        "trim_commands": statistics.fmean(map(len, lengths)),
-        "trim_bytes": statistics.fmean(sum(each) * counters.SECTOR_BYTES for each in lengths),
+        "trim_commands": statistics.fmean(each.kernel.discard_ios for each in repetitions),
+        "trim_bytes": statistics.fmean(each.trim_bytes for each in repetitions),
     }
     latencies = analysis.latencies(trace).set_index("op")
     if "discard" in latencies.index:
@@ -420,10 +440,10 @@ def _series(
     device: DeviceUnderTest,
 ) -> dict[str, list[int] | list[float]]:
     elapsed, partition, join = _phases(repetitions, device)
-    lengths = _discards(repetitions, trace)
+    lengths = _trim_lengths(repetitions, trace)
     unit, firsts = 1e9 * device.slowdown, [each.queries[0] for each in repetitions]
     of_each = [extents.freed_within(files, each.begin_ns, each.quiet_ns) for each in repetitions]
-    blocks = [max(sectors // _BLOCK_SECTORS, 1) for each in lengths for sectors in each]
+    blocks = [max(sectors // _BLOCK_SECTORS, 1) for sectors in lengths]
     series: dict[str, list[int] | list[float]] = {
         "repetition_elapsed_s": elapsed,
         "repetition_partition_s": partition,
@@ -431,8 +451,8 @@ def _series(
         "repetition_first_query_s": [(q.end_ns - q.begin_ns) / unit for q in firsts],
         "repetition_first_partition_s": [(q.partitioned_ns - q.begin_ns) / unit for q in firsts],
         "repetition_first_join_s": [(q.end_ns - q.partitioned_ns) / unit for q in firsts],
-        "repetition_trim_commands": [len(each) for each in lengths],
-        "repetition_trim_bytes": [sum(each) * counters.SECTOR_BYTES for each in lengths],
+        "repetition_trim_commands": [each.kernel.discard_ios for each in repetitions],
+        "repetition_trim_bytes": [each.trim_bytes for each in repetitions],
         "repetition_extents": [sum(len(f.extents()) for f in each) for each in of_each],
         "repetition_files": [len(each) for each in of_each],
         "trim_length_histogram": extents.length_histogram(blocks),
