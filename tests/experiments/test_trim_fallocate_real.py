@@ -31,7 +31,6 @@ from harness.errors import (
     MissingTool,
     ServerError,
     TargetError,
-    TraceIncomplete,
     UnknownName,
 )
 from harness.experiments.base import Measurement
@@ -288,10 +287,13 @@ def test_a_plan_that_is_not_the_one_is_refused() -> None:
         queries.find("hash_joint")
 
 
-def test_a_discard_whose_end_was_not_seen_refuses_the_run(tmp_path: Path) -> None:
-    """It would be in no repetition, and so in no number of TRIMs."""
+def test_a_discard_whose_end_was_not_seen_is_of_the_repetition_that_issued_it(
+    tmp_path: Path,
+) -> None:
+    """Else it would be in none, and in no number of TRIMs; of one that is nowhere nobody knows."""
     rows: dict[str, Any] = {
         "op": pa.array(["discard", "discard", "write", "discard"]).dictionary_encode(),
+        "issued_ns": pa.array([140, 240, None, 340], pa.int64()),
         "completed_ns": pa.array([150, 250, None, 350], pa.int64()),
         "sectors": pa.array([8, 16, 4, 32], pa.int64()),
     }
@@ -303,9 +305,12 @@ def test_a_discard_whose_end_was_not_seen_refuses_the_run(tmp_path: Path) -> Non
     pq.write_table(pa.table(rows), tmp_path / "whole.parquet")
     assert real._discards(repetitions, tmp_path / "whole.parquet") == [[8], [16, 32]]
     rows["completed_ns"] = pa.array([150, None, 160, 350], pa.int64())
-    pq.write_table(pa.table(rows), tmp_path / "lost.parquet")
-    with pytest.raises(TraceIncomplete, match="of 1 discards no end was seen"):
-        real._discards(repetitions, tmp_path / "lost.parquet")
+    pq.write_table(pa.table(rows), tmp_path / "endless.parquet")
+    assert real._discards(repetitions, tmp_path / "endless.parquet") == [[8], [16, 32]]
+    rows["issued_ns"] = pa.array([140, None, 150, 340], pa.int64())
+    pq.write_table(pa.table(rows), tmp_path / "nowhere.parquet")
+    with pytest.raises(DataCorrupted, match="of 1 discards neither issue nor end"):
+        real._discards(repetitions, tmp_path / "nowhere.parquet")
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from harness.dbms import loading, postgres, server_memory, temp_files
 from harness.dbms.postgres import Server
 from harness.dbms.server_memory import ServerMemory
 from harness.devices.model import waf_of
-from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError, TraceIncomplete
+from harness.errors import BadParameter, DataCorrupted, DiskFull, ServerError
 from harness.experiments import read_ahead
 from harness.experiments.base import Measurement, Point
 from harness.experiments.trim_fallocate import queries
@@ -359,19 +359,18 @@ def _written(counted: Mapping[str, int]) -> dict[str, int]:
 def _discards(repetitions: Sequence[_Repetition], trace: Path) -> list[list[int]]:
     """Lengths of the discards of each repetition, in sectors.
 
-    Raises TraceIncomplete where the probe missed the end of one: nobody could say whose it is.
+    One whose end the probe could not see (an interrupt in one of its own programs) is where it was
+    issued: a repetition waits until nothing is under way. Raises DataCorrupted where that was not
+    seen, either: nobody could say whose it is.
     """
-    endless = (
-        f"SELECT count(*) FROM '{trace}' WHERE op::VARCHAR = 'discard' AND completed_ns IS NULL"
-    )
-    discards = (
-        f"SELECT sectors FROM '{trace}' WHERE op::VARCHAR = 'discard' "
-        "AND completed_ns >= ? AND completed_ns < ?"
-    )
+    seen = f"SELECT sectors, coalesce(completed_ns, issued_ns) AS time_ns FROM '{trace}' "
+    seen += "WHERE op::VARCHAR = 'discard'"
+    nowhere = f"SELECT count(*) FROM ({seen}) WHERE time_ns IS NULL"
+    discards = f"SELECT sectors FROM ({seen}) WHERE time_ns >= ? AND time_ns < ?"
     with duckdb.connect() as db:
-        [(lost,)] = db.execute(endless).fetchall()
+        [(lost,)] = db.execute(nowhere).fetchall()
         if lost:
-            raise TraceIncomplete(str(trace), [f"of {lost} discards no end was seen"])
+            raise DataCorrupted(f"of {lost} discards neither issue nor end was seen: run it again")
         spans = [(each.begin_ns, each.quiet_ns) for each in repetitions]
         return [[int(n) for (n,) in db.execute(discards, span).fetchall()] for span in spans]
 
