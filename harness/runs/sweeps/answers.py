@@ -100,6 +100,8 @@ def _line(share: pd.Series, found: str, on: list[str]) -> str:
         if pd.isna(share.larger_value):
             return why
         return f"{why}; on the default machine {share.larger_value:.4g} {share.at_larger}"
+    if found == ANOTHER_SCALE and pd.isna(share.larger_value):
+        return f"{found}: the default machine of the time said something else at a larger one"
     if found == ANOTHER_SCALE:
         return (
             f"{found}: on the default machine {share.default_value:.4g} here, "
