@@ -165,9 +165,9 @@ def _render(executed: Path, page: Path, report: Path) -> Path:
     )
     # A progress bar overwrites its line: only its last state belongs into the page.
     exporter.register_preprocessor(CoalesceStreamsPreprocessor, enabled=True)
-    report = os.path.relpath(report, page.parent)
+    way = os.path.relpath(report, page.parent)
     html, _ = exporter.from_notebook_node(
-        nbformat.read(executed, as_version=4), resources={"report": report}
+        nbformat.read(executed, as_version=4), resources={"report": way}
     )
     write_atomically(page, html.encode())
     return page

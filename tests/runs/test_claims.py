@@ -346,3 +346,13 @@ def test_what_was_tuned_is_told_where_people_read(project: Project) -> None:
         assert len(claims.tuned(project, study)) > 0
     for choice in (each for paper in papers.values() for each in paper.tuned):
         assert f"| {choice.what} | {choice.before} | {choice.after} |" in validation
+
+
+def test_an_edit_is_seen_by_a_process_that_has_read_the_file(small: Project) -> None:
+    """A notebook's kernel outlives it."""
+    path = small.published / "claims.yaml"
+    first = claims.load(small)
+    assert claims.load(small) is first
+    path.write_text(path.read_text().replace("why: w", "why: because"))
+    [claim] = claims.load(small)["grace_hash_join"].claims
+    assert claim.why == "because"

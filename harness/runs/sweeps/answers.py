@@ -95,18 +95,8 @@ def lines(recorded: Recorded) -> pd.DataFrame:
 
 
 def _line(share: pd.Series, found: str, on: list[str]) -> str:
-    if found == NOT_JUDGED:
-        why = f"{found}: the points or the scale that it needs are not in this sweep"
-        if pd.isna(share.larger_value):
-            return why
-        return f"{why}; on the default machine {share.larger_value:.4g} {share.at_larger}"
-    if found == ANOTHER_SCALE and pd.isna(share.larger_value):
-        return f"{found}: the default machine of the time said something else at a larger one"
-    if found == ANOTHER_SCALE:
-        return (
-            f"{found}: on the default machine {share.default_value:.4g} here, "
-            f"{share.larger_value:.4g} {share.at_larger}, on another side of the claim's bounds"
-        )
+    if found in (NOT_JUDGED, ANOTHER_SCALE):
+        return f"{found}: {_why_not(share, found)}"
     if not share.holds:
         most = _percent(share.highest_ratio)
         return f"{found}: in none of {share.machines} machines (at most {most})"
@@ -121,6 +111,20 @@ def _line(share: pd.Series, found: str, on: list[str]) -> str:
         f"on {' and '.join(on)}" if on else "on none of the unknowns alone, as far as can be seen"
     )
     return f"fragile: holds {where}; {what}"
+
+
+def _why_not(share: pd.Series, found: str) -> str:
+    """Why the machines say nothing of a claim."""
+    larger = None if pd.isna(share.larger_value) else f"{share.larger_value:.4g} {share.at_larger}"
+    if found == NOT_JUDGED:
+        why = "the points or the scale that it needs are not in this sweep"
+        return why if larger is None else f"{why}; on the default machine {larger}"
+    if larger is None:
+        return "the default machine of the time said something else at a larger one"
+    return (
+        f"on the default machine {share.default_value:.4g} here, {larger}, on another side of the "
+        "claim's bounds"
+    )
 
 
 def _percent(ratio: float) -> str:

@@ -284,7 +284,7 @@ def test_the_nearest_machines_and_what_they_have_in_common() -> None:
     np.testing.assert_allclose(common.chance_of_any, np.minimum(3 * common.chance, 1))
     out = nearest.left_out(found).set_index("claim")
     assert out.held_back["held"]
-    assert out.near_ratio["held"] > 0.6 > 0.3 > out.share_ratio["held"]
+    assert out.near_ratio["held"] > 1.5 * out.share_ratio["held"]
     assert out.near_lowest_ratio["held"] < out.near_ratio["held"] < out.near_highest_ratio["held"]
 
 
@@ -415,3 +415,35 @@ def test_a_claim_without_a_finite_value_everywhere_chooses_no_machine() -> None:
 def test_too_few_machines_to_choose_from() -> None:
     with pytest.raises(BadParameter, match="too few"):
         nearest.posterior(np.zeros((6, 1)), np.zeros((6, 1)), np.zeros(1))
+
+
+def test_what_few_machines_can_be_asked_is_not_robust() -> None:
+    """Where another result selects the machines, what holds on all of these says little."""
+    formulas: dict[str, tuple[Formula, float, float]] = {
+        "few": (lambda a, b, c: 1.0 if a < 0.3 else float("nan"), 0, 2),
+        "most": (lambda a, b, c: 1.0 if a < 0.7 else float("nan"), 0, 2),
+    }
+    lines = answers.lines(swept(formulas)).set_index("claim")
+    assert lines.verdict.to_dict() == {"few": answers.UNDECIDED, "most": answers.ROBUST}
+    assert "machines that can be asked, of" in lines.line["few"]
+
+
+def test_unknowns_that_refusals_tie_together_are_named() -> None:
+    """The more machines, the smaller a correlation that chance does not give."""
+    many = swept({"x": (lambda a, b, c: a, 0, 1)}, 511)
+    tied = many.machines[(many.machines.a + many.machines.b < 1.6) | (many.machines.machine == 0)]
+    found = sensitivity.entangled(replace(many, machines=tied))
+    assert found[["first", "second"]].to_numpy().tolist() == [["a", "b"]]
+    assert 0.1 < abs(found.correlation[0]) < 0.3
+
+
+def test_of_an_earlier_model_its_own_record_says_what_the_scale_decided() -> None:
+    earlier = replace(
+        SWEPT,
+        is_present=False,
+        about={**SWEPT.about, "of_another_scale": ["low", "a claim of the time"]},
+    )
+    assert earlier.of_another_scale == ["low"]
+    assert "low" not in earlier.judged
+    line = answers.lines(earlier).set_index("claim").line["low"]
+    assert line.startswith("of another scale: the default machine of the time")
