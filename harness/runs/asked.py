@@ -60,10 +60,7 @@ class Wanted(BaseModel):
     @classmethod
     def _absolute_profiles(cls, devices: Texts) -> Texts:
         """Of profiles that are given as files."""
-        return {
-            name: str(Path(each).absolute()) if each.endswith(".yaml") else each
-            for name, each in devices.items()
-        }
+        return parameters.absolute_profiles(devices)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -80,8 +77,10 @@ class Wanted(BaseModel):
         return Options(target=self.file, **own, **more)
 
     def given(self) -> dict[str, Any]:
-        """What differs from what nobody asked for, as a notebook may be given it."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        """All of it, as a notebook may be given it: also what nobody asked for, since its own cell
+        may have been saved with something else.
+        """
+        return self.model_dump(mode="json")
 
 
 def of_pipelines(project: Project, given: Mapping[str, Any]) -> Wanted:

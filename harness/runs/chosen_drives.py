@@ -14,7 +14,7 @@ from harness.experiments.base import Experiment
 from harness.paths import Project
 from harness.runs import hardware_plan, parameters
 from harness.runs.hardware_plan import DrivePlan
-from harness.runs.session import Options
+from harness.runs.session import pipelines_options
 from harness.system import leases
 from harness.system.files import write_atomically
 
@@ -95,7 +95,9 @@ def plans(
         if not own:
             yield study, "none of these drives has a role in it"
             continue
-        options = Options(drives=own, journals=journals_of(study, journals))
+        options = pipelines_options(project).model_copy(
+            update={"drives": own, "journals": journals_of(study, journals)}
+        )
         try:
             yield study, hardware_plan.plan(project, study, options)
         except HarnessError as error:

@@ -238,17 +238,23 @@ class Paper(_Strict):
 
 def load(project: Project) -> dict[str, Paper]:
     """All papers by name. Raises BadClaim for a file that is not as described here."""
-    return _load(project.published / "claims.yaml")
+    path = project.published / "claims.yaml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadClaim(f"{path.name}: {' '.join(str(error).split())}") from error
+    return _read(path, text)
 
 
 @lru_cache(maxsize=4)
-def _load(path: Path) -> dict[str, Paper]:
+def _read(path: Path, text: str) -> dict[str, Paper]:
+    """By its text: a notebook's kernel outlives an edit of the file."""
     try:
-        data = read_yaml(path.read_text(encoding="utf-8"))
+        data = read_yaml(text)
         if not isinstance(data, dict):
             raise BadClaim(f"{path.name}: is not a mapping of papers' names to their claims")
         papers = {name: Paper.model_validate(paper) for name, paper in data.items()}
-    except (OSError, yaml.YAMLError, ValidationError) as error:
+    except (yaml.YAMLError, ValidationError) as error:
         raise BadClaim(f"{path.name}: {' '.join(str(error).split())}") from error
     ids = [claim.id for paper in papers.values() for claim in paper.claims]
     twice = {name for name in ids if ids.count(name) > 1}
@@ -279,9 +285,9 @@ def published_verdicts(project: Project, experiment: str, tier: str) -> dict[str
     path = project.metrics / f"{experiment}.{tier}.json"
     found = json.loads(path.read_text()) if path.is_file() else {}
     never = unchanged(project, experiment, tier)
+    found = {name: each for name, each in found.items() if name in known}
     for name, each in found.items():
-        claim = known.get(name)
-        each["no_evidence"] = claim is not None and is_no_evidence(claim, each, never)
+        each["no_evidence"] = is_no_evidence(known[name], each, never)
     return found if any(each["value"] is not None for each in found.values()) else {}
 
 
@@ -301,11 +307,6 @@ def is_no_evidence(claim: Claim, judged: Mapping[Hashable, Any], never: Collecti
 def cannot_fail(name: str, judged: Mapping[Hashable, Any], never: Collection[str]) -> bool:
     """Whether a claim is reproduced, and would be with any wrong result (`never`: `unchanged`)."""
     return judged["verdict"] == REPRODUCED and name in never
-
-
-def load_fresh() -> None:
-    """Forgets what was loaded: the next `load` reads the file."""
-    _load.cache_clear()
 
 
 def judge(

@@ -130,7 +130,7 @@ def publish(project: Project) -> None:
 def of_tier(project: Project, experiment: Experiment, tier: str) -> dict[str, str]:
     """Digests of what a study's results on a tier depend on."""
     run = run_of(experiment, tier)
-    words = run.words | _section_words(project, experiment.name, tier)
+    words = run.words | _section_words(project, experiment.name, tier) | _asked_words(project)
     digests = {"run": run.digest()}
     if tier == "simulated":  # what was measured is not measured again for a figure's sake
         shown = shown_of(experiment)
@@ -149,7 +149,7 @@ def of_agreement(project: Project, experiment: Experiment) -> dict[str, str]:
         return {}
     simulated = [experiment.runs["simulated"].__module__, tiers.module("simulated")]
     compared = reached([experiment.agreement.compare.__module__, *simulated])
-    words = compared.words | _section_words(project, experiment.name)
+    words = compared.words | _section_words(project, experiment.name) | _asked_words(project)
     profiles = profiles_of(project.profiles, words)
     return {"compared": compared.digest(), "profiles": digest_of(profiles.items())}
 
@@ -160,6 +160,14 @@ def _section_words(project: Project, *keys: str) -> frozenset[str]:
     for key in keys:
         section = section.get(key) or {}
     return words_of(section)
+
+
+def _asked_words(project: Project) -> frozenset[str]:
+    """Of what the pipelines ask of every study, other drives among it; a profile's file is its
+    name's word, as well.
+    """
+    words = _section_words(project, "notebook")
+    return words | {Path(word).stem for word in words if word.endswith(".yaml")}
 
 
 def profiles_of(folder: Path, words: Collection[str]) -> dict[str, Path]:

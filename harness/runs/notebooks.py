@@ -83,7 +83,7 @@ def execute(
             folder.mkdir(parents=True, exist_ok=True)
         with _part_of(executed) as part:
             _execute(source, part, project, given)
-        return _render(executed, page)
+        return _render(executed, page, project.report / "index.html")
 
 
 def _source(project: Project, name: str) -> Path:
@@ -144,7 +144,7 @@ def _execute(source: Path, part: Path, project: Project, given: Mapping[str, Any
             ) from error
 
 
-def _render(executed: Path, page: Path) -> Path:
+def _render(executed: Path, page: Path, report: Path) -> Path:
     import nbformat
     from jinja2 import FileSystemLoader
     from nbconvert import HTMLExporter
@@ -165,6 +165,9 @@ def _render(executed: Path, page: Path) -> Path:
     )
     # A progress bar overwrites its line: only its last state belongs into the page.
     exporter.register_preprocessor(CoalesceStreamsPreprocessor, enabled=True)
-    html, _ = exporter.from_notebook_node(nbformat.read(executed, as_version=4))
+    way = os.path.relpath(report, page.parent)
+    html, _ = exporter.from_notebook_node(
+        nbformat.read(executed, as_version=4), resources={"report": way}
+    )
     write_atomically(page, html.encode())
     return page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -31,6 +32,14 @@ def of_tier(project: Project, name: str, tier: str) -> TierParameters:
         return TierParameters.model_validate((whole.get(name) or {}).get(tier, {}))
     except (ValidationError, yaml.YAMLError) as error:
         raise BadParameter(f"params.yaml, {name}.{tier}: {first_line(error)}") from error
+
+
+def absolute_profiles(devices: Mapping[str, str]) -> dict[str, str]:
+    """Of profiles that are given as files, their paths from anywhere."""
+    return {
+        name: str(Path(each).absolute()) if each.endswith(".yaml") else each
+        for name, each in devices.items()
+    }
 
 
 def default(project: Project, name: str, tier: str) -> BaseModel:

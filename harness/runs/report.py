@@ -257,6 +257,9 @@ def _variant_rows(variants: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _notebooks(project: Project) -> list[tuple[str, bool]]:
-    return [
-        (name, (project.report / f"{name}.html").is_file()) for name in notebooks.names(project)
-    ]
+    """All, and whether there is a page; and studies' pages on other tiers, by their own names."""
+    studies = notebooks.of_studies(project).values()
+    others = (f"{study}.{tier}" for study in studies for tier in tiers.names())
+    there = {path.stem for path in project.report.glob("*.html")}
+    own = notebooks.names(project)
+    return [(name, name in there) for name in own] + [(n, True) for n in others if n in there]

@@ -105,15 +105,22 @@ def place_of(
 ) -> Place:
     """Where such a run's files go: into data/, if params.yaml describes it. Raises HarnessError."""
     experiment, chosen = experiments.find(name), parameters.of_tier(project, name, tier)
-    values, planned = (
-        parameters.with_settings(experiment, chosen.parameters, each.settings, each.scale)
-        for each in (options, pipelines_options(project))
+    values = parameters.with_settings(
+        experiment, chosen.parameters, options.settings, options.scale
     )
+    planned = planned_values(project, name, tier)
     same = options.changes_results == pipelines_options(project).changes_results
     if publish and same and values == planned:
         return places.published(project, name, tier)
     asked = {"parameters": values.model_dump(mode="json"), "options": options.model_dump()}
     return places.own(project, places.identity(name, tier, getattr(values, "scale", ""), asked))
+
+
+def planned_values(project: Project, name: str, tier: str) -> BaseModel:
+    """A study's parameters as the pipelines run it on a tier. Raises HarnessError."""
+    experiment, chosen = experiments.find(name), parameters.of_tier(project, name, tier)
+    asked = pipelines_options(project)
+    return parameters.with_settings(experiment, chosen.parameters, asked.settings, asked.scale)
 
 
 def pipelines_options(project: Project) -> Options:
@@ -125,9 +132,10 @@ def pipelines_options(project: Project) -> Options:
             for name in ("settings", "devices", "overrides")
             if name in section
         }
-        return Options(scale=section.get("scale"), **texts)
+        asked = Options(scale=section.get("scale"), **texts)
     except ValueError as error:  # of a text, or of pydantic's
         raise BadParameter(f"params.yaml, notebook: {parameters.first_line(error)}") from error
+    return asked.model_copy(update={"devices": parameters.absolute_profiles(asked.devices)})
 
 
 class Session:

@@ -67,7 +67,6 @@ def project(tmp_path: Path) -> Project:
     for folder in (project.published, project.results):
         folder.mkdir(parents=True)
     (project.published / "claims.yaml").write_text(CLAIMS)
-    claims.load_fresh()
     return project
 
 

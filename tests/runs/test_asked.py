@@ -235,3 +235,9 @@ def test_files_are_those_of_who_asks_and_not_of_the_kernel_s_folder(
     assert given["devices"] == {"ssd": str(tmp_path / "mine.yaml"), "hdd": "generic"}
     monkeypatch.chdir("/")
     assert Wanted.of(given).given() == given
+
+
+def test_a_notebook_is_given_what_nobody_asked_for_too() -> None:
+    """Its own cell may have been saved with another tier, scale or target."""
+    assert set(Wanted.of({}).given()) == set(Wanted.model_fields)
+    assert Wanted.of({}).given()["tier"] == "simulated"

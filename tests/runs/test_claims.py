@@ -162,7 +162,6 @@ def test_a_bound_may_be_infinite(small: Project) -> None:
 def test_a_share_is_not_below_nothing(small: Project) -> None:
     path = small.published / "claims.yaml"
     path.write_text(path.read_text().replace("[8, 12]", "[0, 12]"))
-    claims.load_fresh()
     judged = claims.judge(small, "grace_hash_join", results(0.0, 0.0, 9.0))
     assert set(judged.verdict) == {claims.UNDECIDED}  # up to 16
     judged = claims.judge(small, "grace_hash_join", results(0.0, 0.0, 3.0))
@@ -174,7 +173,6 @@ def test_what_a_fit_has_seen_is_in_no_count(small: Project) -> None:
     judged = claims.judge(small, "grace_hash_join", results(10.0))
     assert claims.count(judged) == "1 of 1 claims that could have failed are reproduced"
     path.write_text(path.read_text().replace("why: w", "why: w, fitted: true"))
-    claims.load_fresh()
     judged = claims.judge(small, "grace_hash_join", results(10.0))
     assert set(judged.verdict) == {claims.FITTED}
     assert claims.count(judged) == "0 of 0 claims that could have failed are reproduced"
@@ -184,7 +182,6 @@ def test_what_a_fit_has_seen_is_in_no_count(small: Project) -> None:
 def test_what_is_no_claim_of_its_own_is_judged_and_in_no_count(small: Project) -> None:
     path = small.published / "claims.yaml"
     path.write_text(path.read_text().replace("why: w", "why: w, uncounted: a control"))
-    claims.load_fresh()
     for value, verdict in ((10.0, claims.REPRODUCED), (1.0, claims.NOT_REPRODUCED)):
         judged = claims.judge(small, "grace_hash_join", results(value))
         assert set(judged.verdict) == {verdict}
@@ -200,7 +197,6 @@ def test_what_is_no_claim_of_its_own_is_judged_and_in_no_count(small: Project) -
 def test_what_a_fit_has_seen_and_misses_has_failed(small: Project) -> None:
     path = small.published / "claims.yaml"
     path.write_text(path.read_text().replace("why: w", "why: w, fitted: true"))
-    claims.load_fresh()
     judged = claims.judge(small, "grace_hash_join", results(1.0))
     assert set(judged.verdict) == {claims.NOT_REPRODUCED}
     assert claims.count(judged) == "0 of 1 claims that could have failed are reproduced"
@@ -217,7 +213,6 @@ def test_what_a_fit_has_seen_and_misses_has_failed(small: Project) -> None:
 def test_a_real_drive_was_fitted_to_nothing(small: Project, tier: str, verdict: str) -> None:
     path = small.published / "claims.yaml"
     path.write_text(path.read_text().replace("why: w", "why: w, fitted: true"))
-    claims.load_fresh()
     measured = dataclasses.replace(results(10.0), tier=tier)
     judged = claims.judge(small, "grace_hash_join", measured)
     assert [(row.verdict, row.fitted) for row in judged.itertuples()] == [
@@ -235,7 +230,6 @@ def test_what_cannot_fail_is_in_no_count_and_what_fails_is(
     small.metrics.mkdir(parents=True)
     record = {"grace_hash_join": {"simulated": {"changed_by": {"a": ""}}}}
     (small.metrics / "could_fail.json").write_text(json.dumps(record))
-    claims.load_fresh()
     judged = claims.judge(small, "grace_hash_join", results(value))
     assert [claims.said(row) for row in judged.itertuples()] == [said]
     assert claims.count(judged).startswith(counted)
@@ -255,7 +249,6 @@ def test_what_repeats_within_a_point_has_an_interval_too(small: Project) -> None
             'each: "SELECT x FROM r ORDER BY repetition", published: about 10',
         )
     )
-    claims.load_fresh()
     for values, verdict in (
         ([9.9, 10.0, 10.4], claims.REPRODUCED),
         ([7.0, 10.0, 13.0], claims.UNDECIDED),
@@ -265,7 +258,6 @@ def test_what_repeats_within_a_point_has_an_interval_too(small: Project) -> None
         assert (row.lowest, row.highest) == (min(values), max(values))
         assert row.verdict == verdict
     path.write_text(path.read_text().replace("SELECT x FROM", "SELECT nonesuch FROM"))
-    claims.load_fresh()
     with pytest.raises(BadClaim, match="claim a: "):
         claims.judge(small, "grace_hash_join", results(10))
 
@@ -293,7 +285,6 @@ def test_variants_are_judged_apart(small: Project) -> None:
 def test_a_claims_file_that_is_wrong_is_refused(small: Project, old: str, new: str) -> None:
     path = small.published / "claims.yaml"
     path.write_text(path.read_text().replace(old, new))
-    claims.load_fresh()
     with pytest.raises(BadClaim):
         claims.judge(small, "grace_hash_join", results(10))
 
@@ -301,7 +292,6 @@ def test_a_claims_file_that_is_wrong_is_refused(small: Project, old: str, new: s
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "grace_hash_join\n"])
 def test_a_claims_file_that_has_no_papers_is_refused(small: Project, text: str) -> None:
     (small.published / "claims.yaml").write_text(text)
-    claims.load_fresh()
     with pytest.raises(BadClaim):
         claims.load(small)
 
@@ -318,7 +308,6 @@ def test_two_claims_of_one_name_are_refused(small: Project) -> None:
     path = small.published / "claims.yaml"
     first = path.read_text()
     path.write_text(first + first[first.index("    - {id") :])
-    claims.load_fresh()
     with pytest.raises(BadClaim, match="two claims"):
         claims.load(small)
 
@@ -357,3 +346,13 @@ def test_what_was_tuned_is_told_where_people_read(project: Project) -> None:
         assert len(claims.tuned(project, study)) > 0
     for choice in (each for paper in papers.values() for each in paper.tuned):
         assert f"| {choice.what} | {choice.before} | {choice.after} |" in validation
+
+
+def test_an_edit_is_seen_by_a_process_that_has_read_the_file(small: Project) -> None:
+    """A notebook's kernel outlives it."""
+    path = small.published / "claims.yaml"
+    first = claims.load(small)
+    assert claims.load(small) is first
+    path.write_text(path.read_text().replace("why: w", "why: because"))
+    [claim] = claims.load(small)["grace_hash_join"].claims
+    assert claim.why == "because"

@@ -289,3 +289,15 @@ def test_the_core_is_built_again_for_each_kind_of_source() -> None:
     keys = {Path(key["file"]).suffix for key in settings["tool"]["uv"]["cache-keys"]}
     kinds = runpy.run_path(str(HARNESS / "core" / "sources.py"))["_KINDS"]
     assert set(kinds) <= keys
+
+
+def test_a_profile_that_all_studies_are_asked_for_is_in_their_digests(tmp_path: Path) -> None:
+    """Section `notebook` of params.yaml may name other drives, by name or by file."""
+    project = Project(tmp_path)
+    project.params.write_text(
+        "notebook: {devices: {ssd: samsung_850pro_256gb, hdd: /lab/mine.yaml}}"
+    )
+    words = code._asked_words(project)
+    assert {"samsung_850pro_256gb", "mine"} <= words
+    project.params.write_text("{}")
+    assert code._asked_words(project) == frozenset()

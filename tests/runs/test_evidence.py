@@ -58,7 +58,6 @@ def project(tmp_path: Path) -> Project:
         part = MadePart(page, evidence.COMMAND)
         page.write_text(f"before\n{part.begin}old\n{part.end}after\n")
     project.params.write_text("pipeline: {simulated: {grace_hash_join: 10_grace_hash_join}}\n")
-    claims.load_fresh()
     return project
 
 
@@ -115,14 +114,12 @@ def test_what_could_fail_is_found_anew_for_all_that_decides_it(
     else:
         path = project.published / "claims.yaml"
         path.write_text(path.read_text().replace("[8, 12], why: w}", "[8, 12], why: w, each: x}"))
-        claims.load_fresh()
     assert evidence._digest(project, "grace_hash_join", "simulated") != before
 
 
 def test_verdicts_by_older_claims_are_judged_anew(project: Project) -> None:
     path = project.published / "claims.yaml"
     path.write_text(path.read_text().replace("[8, 12], why: w}", "[2, 4], why: w}"))
-    claims.load_fresh()
     evidence.update(project)
     verdicts = json.loads((project.metrics / "grace_hash_join.simulated.json").read_text())
     assert verdicts["held"]["verdict"] == claims.NOT_REPRODUCED
@@ -134,7 +131,6 @@ def test_a_metric_that_gives_another_number_and_the_same_verdict_is_judged_anew(
 ) -> None:
     path = project.published / "claims.yaml"
     path.write_text(path.read_text().replace("avg(elapsed_s)", "avg(elapsed_s) + 1", 1))
-    claims.load_fresh()
     evidence.update(project)
     verdicts = json.loads((project.metrics / "grace_hash_join.simulated.json").read_text())
     assert verdicts["held"] == {"value": 11.0, "verdict": claims.REPRODUCED}

@@ -9,7 +9,7 @@ import pandas as pd
 import scipy
 
 from harness.runs.sweeps import sensitivity
-from harness.runs.sweeps.recorded import Recorded, side
+from harness.runs.sweeps.recorded import Recorded, side, wilson
 
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
@@ -17,21 +17,23 @@ OUT_OF_REACH: Final = "out of reach"
 NOT_REACHED: Final = "not reached"
 """On none of the machines, which are too few to say more."""
 UNDECIDED: Final = "undecided"
-"""On so many of too few machines that it may be robust."""
+"""On so many of too few machines that it may be robust; or most machines cannot be asked."""
 NOT_JUDGED: Final = "not judged"
 ANOTHER_SCALE: Final = "of another scale"
 """The default machine says something else at a larger scale: nothing of the machines' own."""
 
 _ROBUST_RATIO: Final = 0.8
+_ASKED_RATIO: Final = 0.5
 _OUT_OF_REACH_RATIO: Final = 0.05
 _DECIDING: Final = 2
 
 
 def shares(recorded: Recorded) -> pd.DataFrame:
-    """A row per claim: `machines` that were drawn and have a value, `holds`, `share_ratio` with its
-    95 % interval `lowest_ratio` to `highest_ratio` (Wilson), the default machine's `default_value`
-    and `default_holds` (None: it has none), its `larger_value` at the larger scale (`at_larger`),
-    whether that is on another side of the range (`another_scale`), `fitted` and `held_back`.
+    """A row per claim: `machines` that have a value, of so many (`of`) that were drawn, `holds`,
+    `share_ratio` with its 95 % interval `lowest_ratio` to `highest_ratio` (Wilson), the default
+    machine's `default_value` and `default_holds` (None: it has none), its `larger_value` at the
+    larger scale (`at_larger`), whether that is on another side of the range (`another_scale`),
+    `fitted` and `held_back`.
 
     An evenly spread sample's share is nearer to the truth than a random one's: the interval is on
     the safe side.
@@ -40,13 +42,14 @@ def shares(recorded: Recorded) -> pd.DataFrame:
     for name, claim in recorded.claims.items():
         column = recorded.holds[name].reindex(recorded.drawn).dropna()
         count, total = int(column.sum()), len(column)
-        low, high = _wilson(count, total)
+        low, high = wilson(count, total)
         value = recorded.default.get(name)
         rows.append(
             {
                 "claim": name,
                 "place": claim.place,
                 "machines": total,
+                "of": len(recorded.drawn),
                 "holds": count,
                 "share_ratio": count / total if total else float("nan"),
                 "lowest_ratio": low,
@@ -63,13 +66,6 @@ def shares(recorded: Recorded) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _wilson(count: int, total: int) -> tuple[float, float]:
-    if not total:
-        return 0.0, 1.0
-    interval = scipy.stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
-    return float(interval.low), float(interval.high)
-
-
 def verdict(share: pd.Series) -> str:
     """Of a row of `shares`: robust, undecided, fragile, not reached, out of reach, not judged, of
     another scale.
@@ -81,7 +77,7 @@ def verdict(share: pd.Series) -> str:
     if not share.holds:
         return OUT_OF_REACH if share.highest_ratio <= _OUT_OF_REACH_RATIO else NOT_REACHED
     if share.lowest_ratio >= _ROBUST_RATIO:
-        return ROBUST
+        return ROBUST if share.machines >= _ASKED_RATIO * share.of else UNDECIDED
     return FRAGILE if share.highest_ratio < _ROBUST_RATIO else UNDECIDED
 
 
@@ -99,22 +95,15 @@ def lines(recorded: Recorded) -> pd.DataFrame:
 
 
 def _line(share: pd.Series, found: str, on: list[str]) -> str:
-    if found == NOT_JUDGED:
-        why = f"{found}: the points or the scale that it needs are not in this sweep"
-        if pd.isna(share.larger_value):
-            return why
-        return f"{why}; on the default machine {share.larger_value:.4g} {share.at_larger}"
-    if found == ANOTHER_SCALE:
-        return (
-            f"{found}: on the default machine {share.default_value:.4g} here, "
-            f"{share.larger_value:.4g} {share.at_larger}, on another side of the claim's bounds"
-        )
+    if found in (NOT_JUDGED, ANOTHER_SCALE):
+        return f"{found}: {_why_not(share, found)}"
     if not share.holds:
         most = _percent(share.highest_ratio)
         return f"{found}: in none of {share.machines} machines (at most {most})"
+    asked = f" that can be asked, of {share.of} in all" if share.machines < share.of else ""
     where = (
         f"in {_percent(share.share_ratio)} ({_percent(share.lowest_ratio)} to "
-        f"{_percent(share.highest_ratio)}) of {share.machines} machines"
+        f"{_percent(share.highest_ratio)}) of {share.machines} machines{asked}"
     )
     if found in (ROBUST, UNDECIDED):
         return f"{found}: holds {where}"
@@ -122,6 +111,20 @@ def _line(share: pd.Series, found: str, on: list[str]) -> str:
         f"on {' and '.join(on)}" if on else "on none of the unknowns alone, as far as can be seen"
     )
     return f"fragile: holds {where}; {what}"
+
+
+def _why_not(share: pd.Series, found: str) -> str:
+    """Why the machines say nothing of a claim."""
+    larger = None if pd.isna(share.larger_value) else f"{share.larger_value:.4g} {share.at_larger}"
+    if found == NOT_JUDGED:
+        why = "the points or the scale that it needs are not in this sweep"
+        return why if larger is None else f"{why}; on the default machine {larger}"
+    if larger is None:
+        return "the default machine of the time said something else at a larger one"
+    return (
+        f"on the default machine {share.default_value:.4g} here, {larger}, on another side of the "
+        "claim's bounds"
+    )
 
 
 def _percent(ratio: float) -> str:
@@ -160,7 +163,7 @@ def exclusions(recorded: Recorded) -> pd.DataFrame:
                 "second_holds": int(b.sum()),
                 "expected": float(a.mean() * b.mean() * len(both)),
                 "chance": float(scipy.stats.fisher_exact(counts, alternative="less").pvalue),
-                "highest_ratio": _wilson(0, len(both))[1],
+                "highest_ratio": wilson(0, len(both))[1],
             }
         )
     columns = ["first", "second", "machines", "first_holds", "second_holds", "expected"]

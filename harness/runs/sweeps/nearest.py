@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from harness.errors import BadParameter
 from harness.runs.claims import Claim
-from harness.runs.sweeps.recorded import Recorded
+from harness.runs.sweeps.recorded import Recorded, wilson
 
 Floats = NDArray[np.float64]
 
 _EDGE: Final = 1e-3
+_OPEN: Final = 0.1
+_SAME: Final = 0.9
 _FEWEST: Final = 5
 _SEED: Final = 1
 NEAREST_RATIO: Final = 0.1
@@ -145,7 +147,9 @@ def planted(recorded: Recorded, names: Sequence[str], trials: int = 100) -> pd.D
 
 def gaps(recorded: Recorded, names: Sequence[str]) -> pd.DataFrame:
     """How far each machine is outside of claims' ranges, 0 inside: the logarithm of 1 and more, in
-    what machines differ by (median absolute deviation). Index and columns as `by_claim`.
+    what machines differ by (median absolute deviation), or in what the claim itself is as wide as,
+    if that is more: of numbers that hardly differ any other would else be infinitely far. Index and
+    columns as `by_claim`.
     """
     return pd.DataFrame({n: _gap(recorded.claims[n], recorded.by_claim[n]) for n in names})
 
@@ -153,8 +157,15 @@ def gaps(recorded: Recorded, names: Sequence[str]) -> pd.DataFrame:
 def _gap(claim: Claim, values: pd.Series) -> pd.Series:
     low, high = claim.expected
     outside = (low - values).clip(lower=0) + (values - high).clip(lower=0)
-    spread = float(scipy.stats.median_abs_deviation(values[np.isfinite(values)])) or 1.0
-    return pd.Series(np.log1p(outside / spread), index=values.index)
+    differ = float(scipy.stats.median_abs_deviation(values[np.isfinite(values)]))
+    unit = max(differ, _width(claim)) or 1.0
+    return pd.Series(np.log1p(outside / unit), index=values.index)
+
+
+def _width(claim: Claim) -> float:
+    """Of the range that is expected; of one that is open, a tenth of its end."""
+    ends = [abs(end) for end in claim.expected if np.isfinite(end)]
+    return claim.expected[1] - claim.expected[0] if len(ends) > 1 else _OPEN * sum(ends)
 
 
 def used(recorded: Recorded) -> list[str]:
@@ -191,24 +202,35 @@ def left_out(recorded: Recorded) -> pd.DataFrame:
     """Whether the machines that the other claims choose are better at one that has not chosen them.
 
     A row per claim that is judged: `claim`, `held_back`, its `share_ratio` among all machines, and
-    among the nearest by all others (`near_ratio`, of `near` machines).
+    among the nearest by all others (`near_ratio`, of `near` machines, with its 95 % interval,
+    `near_lowest_ratio` to `near_highest_ratio`, Wilson). A claim whose numbers go with its own over
+    the machines (Spearman's correlation above 0.9) is it once more, and does not choose either:
+    `same` says which.
     """
     chosen, rows = used(recorded), []
+    together = recorded.by_claim[recorded.judged].corr("spearman").abs()
     for name in recorded.judged:
-        others = [other for other in chosen if other != name]
+        same = [n for n in chosen if n != name and together.at[n, name] > _SAME]
+        others = [other for other in chosen if other not in (name, *same)]
         if not others:  # nothing is left that could choose machines
             continue
         numbers = near(recorded, others)
+        holds = recorded.holds[name].loc[numbers]
+        low, high = wilson(int(holds.sum()), len(holds))
         rows.append(
             {
                 "claim": name,
                 "held_back": name in recorded.unknowns.held_back,
                 "share_ratio": float(recorded.holds[name].mean()),
-                "near_ratio": float(recorded.holds[name].loc[numbers].mean()),
+                "near_ratio": float(holds.mean()),
+                "near_lowest_ratio": low,
+                "near_highest_ratio": high,
                 "near": len(numbers),
+                "same": " ".join(same),
             }
         )
-    return pd.DataFrame(rows, columns=["claim", "held_back", "share_ratio", "near_ratio", "near"])
+    columns = ["claim", "held_back", "share_ratio", "near_ratio", "near_lowest_ratio"]
+    return pd.DataFrame(rows, columns=[*columns, "near_highest_ratio", "near", "same"])
 
 
 def in_common(recorded: Recorded) -> pd.DataFrame:

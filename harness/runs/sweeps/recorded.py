@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 
 from harness.errors import BadParameter
@@ -19,6 +20,9 @@ from harness.runs.claims import Claim
 from harness.runs.sweeps import at_paper_size, kept, samples, tables, unknowns
 from harness.runs.sweeps.machines import Maker
 from harness.runs.sweeps.unknowns import Unknowns
+
+ANOTHER_SCALE: Final = "of_another_scale"
+"""Under this name a record says which claims its scale decided."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +93,12 @@ class Recorded:
     def of_another_scale(self) -> list[str]:
         """Claims of which the default machine says something else at the larger scale.
 
-        Of these a sweep says what its scale does, not what its machines do.
+        Of these a sweep says what its scale does, not what its machines do. Of a sweep by an
+        earlier model those that were such when it was of the present one.
         """
-        return [
-            name
-            for name, claim in self.claims.items()
-            if name in self.default
-            and name in self.larger
-            and side(claim, self.default[name]) != side(claim, self.larger[name])
-        ]
+        if not self.is_present:
+            return [name for name in self.about.get(ANOTHER_SCALE, ()) if name in self.claims]
+        return decided_by_scale(self.claims, self.default, self.larger)
 
     @property
     def judged(self) -> list[str]:
@@ -108,10 +109,26 @@ class Recorded:
         return [n for n in self.claims if there[n] and n not in self.of_another_scale]
 
 
+def decided_by_scale(
+    known: Mapping[str, Claim], here: Mapping[str, float], larger: Mapping[str, float]
+) -> list[str]:
+    """Claims of which a machine says something else at a larger scale, by its values at both."""
+    both = {name: claim for name, claim in known.items() if name in here and name in larger}
+    return [n for n, claim in both.items() if side(claim, here[n]) != side(claim, larger[n])]
+
+
 def side(claim: Claim, value: float) -> int:
     """Where a value lies of a claim's range: 0 in it, -1 below, 1 above."""
     low, high = claim.expected
     return int(value > high) - int(value < low)
+
+
+def wilson(count: int, total: int) -> tuple[float, float]:
+    """The 95 % interval of a share, `count` of `total`; of nothing, all."""
+    if not total:
+        return 0.0, 1.0
+    interval = scipy.stats.binomtest(count, total).proportion_ci(0.95, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def held(claim: Claim, values: pd.Series[float]) -> pd.Series[float]:
@@ -139,11 +156,11 @@ def read(project: Project, study: str, folder: Path) -> Recorded:
         )
     scale, _, _ = about["scale"].partition(",")  # what follows says how large that is
     is_present = Maker(project, study, mine, scale).has_made(about)
-    larger, at_larger = _larger(project, study, scale) if is_present else ({}, "")
+    larger, at_larger = at_larger_scale(project, study, scale) if is_present else ({}, "")
     return Recorded(mine, known, machines, values, about, larger, at_larger, is_present)
 
 
-def _larger(project: Project, study: str, scale: str) -> tuple[Mapping[str, float], str]:
+def at_larger_scale(project: Project, study: str, scale: str) -> tuple[Mapping[str, float], str]:
     """The default machine's values now at the largest scale that they are known at, and which it
     is.
     """

@@ -32,6 +32,8 @@ _OF_HALF: Final = 0.5**0.5
 """SALib's resamples for RBD-FAST have half as many machines as there are: what m of n machines
 deviate by is sqrt(n / m) times what n do.
 """
+_TOGETHER: Final = 3.0
+_LEAST_TOGETHER: Final = 0.1
 _CHANCE_DRAWS: Final = 20_000
 _CHANCE_LEVEL: Final = 0.99
 
@@ -63,13 +65,18 @@ def deciding(recorded: Recorded, claim: str) -> list[str]:
     return [str(name) for name in table.unknown[alone | with_others]]
 
 
-def entangled(recorded: Recorded, least: float = 0.3) -> pd.DataFrame:
+def entangled(recorded: Recorded) -> pd.DataFrame:
     """Pairs of unknowns whose places go together over the machines that were drawn: of one nobody
-    can tell what the other does. An even sample of few machines has some by its pattern.
+    can tell what the other does. An even sample of few machines has some by its pattern, and one of
+    which the model refuses many by what it refuses.
 
-    `first`, `second`, `correlation`: Pearson's of their places in the ranges, at least `least` in
-    size; the largest first.
+    `first`, `second`, `correlation`: Pearson's of their places in the ranges, at least three times
+    what unknowns that are drawn each by itself have (1 over the root of the machines' number), and
+    at least 0.1; the largest first.
     """
+    least = (
+        max(_TOGETHER / len(recorded.drawn) ** 0.5, _LEAST_TOGETHER) if len(recorded.drawn) else 1.0
+    )
     places = recorded.shares.reindex(recorded.drawn)
     together = places.loc[:, places.nunique() > 1].corr()
     rows = [

@@ -34,8 +34,9 @@ from harness.runs.sweeps.kept import FINISHED, REFUSED, Kept
 from harness.runs.sweeps.machines import TIER, Machine, Maker
 from harness.runs.sweeps.needless import Needless
 from harness.runs.sweeps.pool import open_pool
+from harness.runs.sweeps.recorded import ANOTHER_SCALE, at_larger_scale, decided_by_scale
 from harness.runs.sweeps.samples import Design
-from harness.runs.sweeps.tables import ABOUT, ANSWERS, CLAIMS, MACHINES
+from harness.runs.sweeps.tables import ABOUT, ANSWERS, CLAIMS, MACHINES, of_default
 from harness.runs.sweeps.unknowns import Unknowns, Value, load
 from harness.runs.sweeps.work import Outcome, Work
 from harness.system.files import digests_of, publication
@@ -286,6 +287,8 @@ class Sweep:
     def _about(self, machines: pd.DataFrame, values: pd.DataFrame) -> dict[str, Any]:
         states = machines.state.value_counts()
         asked = values.claim.value_counts()
+        known = {claim.id: claim for claim in claims.load(self.project)[self.study].claims}
+        larger, _ = at_larger_scale(self.project, self.study, self.scale.partition(",")[0])
         return {
             "study": self.study,
             "tier": TIER,
@@ -301,6 +304,7 @@ class Sweep:
                 if asked.get(name, 0) == states.get(FINISHED, 0)
             },
             "code": self.maker.code,
+            ANOTHER_SCALE: decided_by_scale(known, of_default(values), larger),
             "default": self.maker.identity(self.machines[0]),
             "package": harness.__version__,
             "unknowns": self.unknowns.digest,

@@ -167,8 +167,10 @@ class Unknowns(_Strict):
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of what decides which machines are drawn, and what they are: no texts."""
-        prose = {"what", "source", "prior", "excluded"}
+        """SHA-256 (hex) of what decides which machines are drawn, and what they are: no texts, and
+        not the default machine, which is not drawn.
+        """
+        prose = {"what", "source", "prior", "excluded", "default"}
         known = {n: u.model_dump(mode="json", exclude=prose) for n, u in self.unknowns.items()}
         return hashlib.sha256(json.dumps([self.settings, known]).encode()).hexdigest()
 

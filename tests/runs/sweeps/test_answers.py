@@ -268,15 +268,15 @@ def test_a_map_over_two_unknowns() -> None:
 def test_the_nearest_machines_and_what_they_have_in_common() -> None:
     formulas: dict[str, tuple[Formula, float, float]] = {
         "one": (lambda a, b, c: 10 * a, 2, 3),
-        "two": (lambda a, b, c: a + 0.1 * b, 0.2, 0.4),
-        "held": (lambda a, b, c: 2 * a, 0.4, 0.6),
+        "two": (lambda a, b, c: a + b, 0.7, 0.9),
+        "held": (lambda a, b, c: a - b, -0.45, -0.15),
     }
     found = swept(formulas)
     table = nearest.ranked(found)
     assert table.distance.is_monotonic_increasing
     assert table.distance[0] == 0
     assert table.inside[0] == table.of[0] == 2  # what was held back has chosen nothing
-    assert table.a[:20].between(0.15, 0.35).all()
+    assert table.a[:10].between(0.15, 0.35).all()
     common = nearest.in_common(found)
     assert common.unknown[0] == "a"
     assert common.chance[0] < 1e-6
@@ -284,8 +284,32 @@ def test_the_nearest_machines_and_what_they_have_in_common() -> None:
     np.testing.assert_allclose(common.chance_of_any, np.minimum(3 * common.chance, 1))
     out = nearest.left_out(found).set_index("claim")
     assert out.held_back["held"]
-    assert out.near_ratio["held"] > 0.6 > 0.2 > out.share_ratio["held"]
-    assert out.near_ratio["one"] > out.share_ratio["one"]
+    assert out.near_ratio["held"] > 1.5 * out.share_ratio["held"]
+    assert out.near_lowest_ratio["held"] < out.near_ratio["held"] < out.near_highest_ratio["held"]
+
+
+def test_a_claim_is_not_left_out_beside_its_own_double() -> None:
+    """What goes with it over the machines says of it what it says itself."""
+    formulas: dict[str, tuple[Formula, float, float]] = {
+        "one": (lambda a, b, c: 10 * a, 2, 3),
+        "again": (lambda a, b, c: a + 0.1 * b, 0.2, 0.4),
+        "other": (lambda a, b, c: b, 0.2, 0.4),
+    }
+    out = nearest.left_out(swept(formulas)).set_index("claim")
+    assert list(out.same) == ["again", "one", ""]
+    assert out.near_ratio["one"] < 0.3, "b alone has chosen"
+
+
+def test_a_number_that_hardly_differs_is_not_far_for_that() -> None:
+    """One claim of two would else choose all machines by itself."""
+    formulas: dict[str, tuple[Formula, float, float]] = {
+        "still": (lambda a, b, c: 1 + 1e-6 * b, 1.1, np.inf),
+        "one": (lambda a, b, c: 10 * a, 2, 3),
+    }
+    away = nearest.gaps(swept(formulas), list(formulas))
+    assert away.still.max() == pytest.approx(np.log1p(0.1 / 0.11), rel=1e-3)
+    table = nearest.ranked(swept(formulas))
+    assert table.a[:10].between(0.2, 0.3).all()
 
 
 def test_what_sets_the_nearest_apart_is_told_from_the_rest_by_its_kind() -> None:
@@ -391,3 +415,35 @@ def test_a_claim_without_a_finite_value_everywhere_chooses_no_machine() -> None:
 def test_too_few_machines_to_choose_from() -> None:
     with pytest.raises(BadParameter, match="too few"):
         nearest.posterior(np.zeros((6, 1)), np.zeros((6, 1)), np.zeros(1))
+
+
+def test_what_few_machines_can_be_asked_is_not_robust() -> None:
+    """Where another result selects the machines, what holds on all of these says little."""
+    formulas: dict[str, tuple[Formula, float, float]] = {
+        "few": (lambda a, b, c: 1.0 if a < 0.3 else float("nan"), 0, 2),
+        "most": (lambda a, b, c: 1.0 if a < 0.7 else float("nan"), 0, 2),
+    }
+    lines = answers.lines(swept(formulas)).set_index("claim")
+    assert lines.verdict.to_dict() == {"few": answers.UNDECIDED, "most": answers.ROBUST}
+    assert "machines that can be asked, of" in lines.line["few"]
+
+
+def test_unknowns_that_refusals_tie_together_are_named() -> None:
+    """The more machines, the smaller a correlation that chance does not give."""
+    many = swept({"x": (lambda a, b, c: a, 0, 1)}, 511)
+    tied = many.machines[(many.machines.a + many.machines.b < 1.6) | (many.machines.machine == 0)]
+    found = sensitivity.entangled(replace(many, machines=tied))
+    assert found[["first", "second"]].to_numpy().tolist() == [["a", "b"]]
+    assert 0.1 < abs(found.correlation[0]) < 0.3
+
+
+def test_of_an_earlier_model_its_own_record_says_what_the_scale_decided() -> None:
+    earlier = replace(
+        SWEPT,
+        is_present=False,
+        about={**SWEPT.about, "of_another_scale": ["low", "a claim of the time"]},
+    )
+    assert earlier.of_another_scale == ["low"]
+    assert "low" not in earlier.judged
+    line = answers.lines(earlier).set_index("claim").line["low"]
+    assert line.startswith("of another scale: the default machine of the time")

@@ -28,7 +28,7 @@ from sweep_files import note
 from harness import experiments
 from harness.errors import BadParameter, DataCorrupted, DiskFull, InvalidRun, UnknownName
 from harness.paths import Project
-from harness.runs import claims, code
+from harness.runs import code
 from harness.runs.sweeps import kept, tables
 from harness.runs.sweeps.pool import open_pool
 from harness.runs.sweeps.sweep import Asked, Sweep
@@ -320,7 +320,6 @@ def test_a_machine_is_the_same_by_its_points_and_claims_by_what_they_ask_for(
             f"toy: {{title: t, reference: r, relation: {relation}, claims: [{{id: a, place: p, "
             f"statement: s, metric: {metric}, published: '1', expected: {expected}, why: w}}]}}\n"
         )
-        claims.load_fresh()
         return kept.claims_digests(project, "toy")["a"]
 
     one = digest("select 1", "select 1", "[0, 1]")
