@@ -11,7 +11,7 @@ from test_msdj_tpcc_model import bench
 from test_msdj_tpcc_model import cell as point_cell
 
 from harness.experiments.msdj_tpcc import agreement as msdj_tpcc
-from harness.experiments.msdj_tpcc import grid, model
+from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 from harness.system.ext4_spec import COMMIT_S
 from harness.tiers.base import DeviceRequest
@@ -80,15 +80,6 @@ def test_the_model_is_told_what_times_kernel_and_server_beside_it_keep(
     assert stack.host.ext4.commit_interval.value / 300 == 125_000_000  # ns, of the model's time
     assert stack.host.innodb is not None
     assert stack.host.innodb.old_blocks_time.value / 300 == 250_000_000
-
-
-def test_a_page_becomes_young_after_its_share_of_a_second() -> None:
-    """A 300th of 1,000 ms is 3.3 ms of the drive's time, 27 of the clock's."""
-    cell = replace(point_cell("oj_dwb"), size_ratio_to_paper=1 / 300)
-    assert grid.old_blocks_ms(cell, 8) == 27
-    assert grid.old_blocks_ms(cell, 1) == 3
-    assert grid.old_blocks_ms(replace(cell, size_ratio_to_paper=1e-6), 1) == 1  # 0: at once
-    assert grid.old_blocks_ms(replace(cell, size_ratio_to_paper=1.0), 1) == 1000
 
 
 def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_for() -> None:
