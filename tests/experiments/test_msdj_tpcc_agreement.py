@@ -25,6 +25,9 @@ METRICS = {
     "home_written_bytes": 400,
     "waf_ratio": 2.0,
     "transactions": 10,
+    "innodb_buffer_pool_reads": 40,
+    "device_read_bytes": 2000,
+    "journal_commits": 5,
 }
 SERIES = {
     "table_written_pages": [float(n) for n in range(len(TABLES))],
@@ -37,6 +40,11 @@ def test_shares_are_of_all_that_was_written() -> None:
     parts = ("journal", "doublewrite", "redo", "home")
     assert [found[f"{part}_share"] for part in parts] == [0.5, 0.0, 0.1, 0.4]
     assert found["written_per_transaction"] == 100.0
+    assert found["pool_reads_per_transaction"] == 4.0
+    assert found["read_per_transaction"] == 200.0
+    assert found["commits_per_transaction"] == 0.5
+    of_model = {**METRICS, "page_reads": 15, "cached_reads": 5}
+    assert msdj_tpcc.compared(of_model, SERIES)["pool_reads_per_transaction"] == 2.0
     assert found["concentration"] == 0.1
     assert found["warehouse_pages_share"] == 0.0
     assert sum(found[f"{name}_pages_share"] for name in TABLES) == pytest.approx(1.0)
@@ -90,7 +98,21 @@ def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_fo
     )
     assert slow["tpmc"] == pytest.approx(2 * slower["tpmc"], rel=0.1)
     assert slow["tpmc"] < fast["tpmc"] / 2
-    assert slow["journal_written_bytes"] == 0  # as MariaDB: no inode is committed
+    assert slow["journal_written_bytes"] < 0.01 * slow["host_written_bytes"]  # as MariaDB
+
+
+def test_times_of_files_are_committed_at_the_interval_and_the_model_s_numbers_are_compared() -> (
+    None
+):
+    rare, often = (
+        msdj_tpcc.simulated_point(point_cell("oj_dwb"), 1_000_000, commit_s, 1.0, bench())
+        for commit_s in (COMMIT_S, 0.02)
+    )
+    assert rare.metrics["journal_commits"] < often.metrics["journal_commits"]
+    found = msdj_tpcc.compared(often.metrics, often.series)
+    assert 0 < found["journal_share"] < 0.05
+    assert found["pool_reads_per_transaction"] > 0
+    assert found["read_per_transaction"] > 0
 
 
 def test_the_model_beside_it_has_todays_kernel_and_server() -> None:
