@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TOGETHER := $(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder --durations 12 --durations-min 8
 ONLY ?=
 BESIDE ?=
-SCALE ?= paper
+SCALE ?=
 DIR ?=
 
 .PHONY: help env system guest newest servers browser quick reproduce emulated hardware test test-slow check stub commands lab bench release clean distclean format
@@ -60,7 +60,7 @@ quick: env ## all papers, small and once: the same pipeline and report, in build
 	@tools/reproduce-copy smoke "$(or $(DIR),build/quick)" once
 
 reproduce: env ## the papers, simulated, from data to report
-ifeq ($(SCALE)$(DIR),paper)
+ifeq ($(SCALE)$(DIR),)
 	@$(BIN)/dvc repro
 	@$(BIN)/harness report
 else
