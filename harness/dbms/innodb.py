@@ -56,6 +56,11 @@ class Release:
 OLD_BLOCKS_MS: Final = 1000
 """The server's default (MySQL Reference Manual, innodb_old_blocks_time)."""
 
+LRU_SCAN_DEPTH: Final = 1024
+"""That of MySQL (the same, innodb_lru_scan_depth); MariaDB's is 1,536 since 10.5."""
+
+LEAST_LRU_SCAN_DEPTH: Final = 100
+
 
 @dataclass(frozen=True)
 class InnodbSettings:
@@ -66,6 +71,7 @@ class InnodbSettings:
     MySQL 8.0.20 on in files of their own in the data folder. `redo_folder` None: in the data
     folder. `flush_log_at_commit`: 1 writes and syncs at every commit, 2 writes, 0 neither.
     `old_blocks_ms`: how long after its first use a page has to be used again to become young.
+    `lru_scan_depth`: how deep the cleaner looks for pages to write, and how many it keeps free.
     `others`: more options of the server, as it names them. Raises BadParameter.
     """
 
@@ -78,6 +84,7 @@ class InnodbSettings:
     page_bytes: int = 16384
     io_capacity_pages_per_s: int = 200
     old_blocks_ms: int = OLD_BLOCKS_MS
+    lru_scan_depth: int = LRU_SCAN_DEPTH
     others: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,6 +96,7 @@ class InnodbSettings:
         _check_least("redo_bytes", self.redo_bytes, LEAST_REDO_BYTES)
         _check_least("io_capacity_pages_per_s", self.io_capacity_pages_per_s, 100)
         _check_least("old_blocks_ms", self.old_blocks_ms, 0)
+        _check_least("lru_scan_depth", self.lru_scan_depth, LEAST_LRU_SCAN_DEPTH)
 
     def options(self, release: Release) -> dict[str, str]:
         """As options of that server's command line. Raises BadParameter for what it cannot."""
@@ -101,6 +109,7 @@ class InnodbSettings:
             "innodb_io_capacity": str(self.io_capacity_pages_per_s),
             "innodb_io_capacity_max": str(2 * self.io_capacity_pages_per_s),
             "innodb_old_blocks_time": str(self.old_blocks_ms),
+            "innodb_lru_scan_depth": str(self.lru_scan_depth),
             # What a run reads must not depend on the one before it.
             "innodb_buffer_pool_load_at_startup": "OFF",
             "innodb_buffer_pool_dump_at_shutdown": "OFF",
@@ -155,6 +164,7 @@ COUNTERS: Final = {
     "buffer_pool_read_requests": "Innodb_buffer_pool_read_requests",
     "buffer_pool_reads": "Innodb_buffer_pool_reads",
     "buffer_pool_dirty_pages": "Innodb_buffer_pool_pages_dirty",
+    "buffer_pool_free_pages": "Innodb_buffer_pool_pages_free",
     "pages_read": "Innodb_pages_read",
     "pages_written": "Innodb_pages_written",
     "doublewrite_pages": "Innodb_dblwr_pages_written",

@@ -181,6 +181,23 @@ TEST(InnodbRead, TheKernelKeepsPagesInDataModeOnly) {
   }
 }
 
+TEST(InnodbRead, TheLogTakesItsPlaceInThePageCacheInDataMode) {
+  for (const Bytes redo : {256_KiB, 4_MiB}) {
+    StorageParameters s = storage_of(true, 8_MiB);
+    s.page_cache = 1_MiB;
+    World world(s, engine_of(64));
+    world.run(1, [&](Process self) {
+      world.storage.read(self, 5);
+      const auto step = static_cast<Lsn>((64_KiB).count());
+      for (Lsn at = 0; at < static_cast<Lsn>(redo.count()); at += step) {
+        world.storage.write_redo(self, at, at + step);
+      }
+      world.storage.read(self, 5);
+    });
+    EXPECT_EQ(world.storage.counters().cached_reads, redo < s.page_cache ? 1U : 0U);
+  }
+}
+
 // --- write-ahead logging, on the order of the device's requests
 
 // In ordered mode every place tells what was written, and a flush makes durable what was answered.

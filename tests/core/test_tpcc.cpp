@@ -576,6 +576,7 @@ TEST(TpccTransactions, PaymentsAreByNameSixTimesInTenAndForOtherWarehousesSometi
     for (const Touch& touch : customers) {
       if (!shop.see.is_customer_row(touch)) continue;
       EXPECT_EQ(shop.see.customer(touch).first, district);
+      EXPECT_EQ(touch.access, Access::write) << "of the others of that name the index has enough";
     }
   });
   EXPECT_NEAR(by_name / payments, 0.6, 0.015);

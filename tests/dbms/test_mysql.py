@@ -162,6 +162,7 @@ def test_a_doublewrite_that_a_server_does_not_know_is_refused(
         {"redo_bytes": 1 << 20},
         {"io_capacity_pages_per_s": 1},
         {"old_blocks_ms": -1},
+        {"lru_scan_depth": 99},
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any]) -> None:
@@ -250,6 +251,7 @@ def test_settings_arrive(place: Path) -> None:
         page_bytes=4096,
         io_capacity_pages_per_s=300,
         old_blocks_ms=27,
+        lru_scan_depth=120,
         others={"innodb_adaptive_hash_index": "OFF"},
     )
     with mysql.new_folder(place) as folder, mysql.run(folder, settings) as server:
@@ -258,7 +260,7 @@ def test_settings_arrive(place: Path) -> None:
             for name in (
                 *("doublewrite", "buffer_pool_size", "flush_method", "page_size", "io_capacity"),
                 *("flush_log_at_trx_commit", "log_group_home_dir", "adaptive_hash_index"),
-                "old_blocks_time",
+                *("old_blocks_time", "lru_scan_depth"),
             )
         }
         assert found == {
@@ -271,6 +273,7 @@ def test_settings_arrive(place: Path) -> None:
             "log_group_home_dir": str(place / "redo"),
             "adaptive_hash_index": "OFF",
             "old_blocks_time": "27",
+            "lru_scan_depth": "120",
         }
         redo = [path.stat().st_size for path in innodb.redo_files(place / "redo")]
         if server.release.product == MARIADB:

@@ -11,7 +11,7 @@ from test_msdj_tpcc_model import bench
 from test_msdj_tpcc_model import cell as point_cell
 
 from harness.experiments.msdj_tpcc import agreement as msdj_tpcc
-from harness.experiments.msdj_tpcc import grid, model
+from harness.experiments.msdj_tpcc import model
 from harness.experiments.msdj_tpcc.pages import SHARES, TABLES
 from harness.system.ext4_spec import COMMIT_S
 from harness.tiers.base import DeviceRequest
@@ -25,6 +25,9 @@ METRICS = {
     "home_written_bytes": 400,
     "waf_ratio": 2.0,
     "transactions": 10,
+    "innodb_buffer_pool_reads": 40,
+    "device_read_bytes": 2000,
+    "journal_commits": 5,
 }
 SERIES = {
     "table_written_pages": [float(n) for n in range(len(TABLES))],
@@ -37,6 +40,11 @@ def test_shares_are_of_all_that_was_written() -> None:
     parts = ("journal", "doublewrite", "redo", "home")
     assert [found[f"{part}_share"] for part in parts] == [0.5, 0.0, 0.1, 0.4]
     assert found["written_per_transaction"] == 100.0
+    assert found["pool_reads_per_transaction"] == 4.0
+    assert found["read_per_transaction"] == 200.0
+    assert found["commits_per_transaction"] == 0.5
+    of_model = {**METRICS, "page_reads": 15, "cached_reads": 5}
+    assert msdj_tpcc.compared(of_model, SERIES)["pool_reads_per_transaction"] == 2.0
     assert found["concentration"] == 0.1
     assert found["warehouse_pages_share"] == 0.0
     assert sum(found[f"{name}_pages_share"] for name in TABLES) == pytest.approx(1.0)
@@ -82,15 +90,6 @@ def test_the_model_is_told_what_times_kernel_and_server_beside_it_keep(
     assert stack.host.innodb.old_blocks_time.value / 300 == 250_000_000
 
 
-def test_a_page_becomes_young_after_its_share_of_a_second() -> None:
-    """A 300th of 1,000 ms is 3.3 ms of the drive's time, 27 of the clock's."""
-    cell = replace(point_cell("oj_dwb"), size_ratio_to_paper=1 / 300)
-    assert grid.old_blocks_ms(cell, 8) == 27
-    assert grid.old_blocks_ms(cell, 1) == 3
-    assert grid.old_blocks_ms(replace(cell, size_ratio_to_paper=1e-6), 1) == 1  # 0: at once
-    assert grid.old_blocks_ms(replace(cell, size_ratio_to_paper=1.0), 1) == 1000
-
-
 def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_for() -> None:
     cell = point_cell("oj_dwb")
     slow, slower, fast = (
@@ -99,7 +98,21 @@ def test_throughput_follows_from_that_where_the_processors_are_what_is_waited_fo
     )
     assert slow["tpmc"] == pytest.approx(2 * slower["tpmc"], rel=0.1)
     assert slow["tpmc"] < fast["tpmc"] / 2
-    assert slow["journal_written_bytes"] == 0  # as MariaDB: no inode is committed
+    assert slow["journal_written_bytes"] < 0.01 * slow["host_written_bytes"]  # as MariaDB
+
+
+def test_times_of_files_are_committed_at_the_interval_and_the_model_s_numbers_are_compared() -> (
+    None
+):
+    rare, often = (
+        msdj_tpcc.simulated_point(point_cell("oj_dwb"), 1_000_000, commit_s, 1.0, bench())
+        for commit_s in (COMMIT_S, 0.02)
+    )
+    assert rare.metrics["journal_commits"] < often.metrics["journal_commits"]
+    found = msdj_tpcc.compared(often.metrics, often.series)
+    assert 0 < found["journal_share"] < 0.05
+    assert found["pool_reads_per_transaction"] > 0
+    assert found["read_per_transaction"] > 0
 
 
 def test_the_model_beside_it_has_todays_kernel_and_server() -> None:

@@ -28,7 +28,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from harness.dbms import mysql, page_writes
-from harness.dbms.innodb import InnodbSettings, PageCheck
+from harness.dbms.innodb import LEAST_LRU_SCAN_DEPTH, InnodbSettings, PageCheck
 from harness.dbms.mysql import Server
 from harness.dbms.page_writes import PageWrites
 from harness.devices.live import LiveDevice
@@ -65,8 +65,11 @@ _IO_PAGES_PER_S: Final = 2000
 _EAGER: Final = {
     "innodb_max_dirty_pages_pct_lwm": "1",
     "innodb_max_dirty_pages_pct": "10",
+    "innodb_lru_scan_depth": str(LEAST_LRU_SCAN_DEPTH),
 }
-"""Pages are written as soon as they are dirty: so that some always are when the power fails."""
+"""Pages are written as soon as they are dirty: so that some always are when the power fails. So
+many are kept free: of this small pool the default would be three times all.
+"""
 
 _OF_DAMAGE: Final = {errno.EUCLEAN, errno.EBADMSG, errno.EIO, errno.ENOENT}
 """Wrong structure (ext4's EFSCORRUPTED), wrong checksum (EFSBADCRC), unreadable, gone."""

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.dbms import page_writes
-from harness.dbms.innodb import OLD_BLOCKS_MS
 from harness.errors import BadParameter
 from harness.experiments import base
 from harness.experiments.base import Point, points_of
@@ -262,14 +261,6 @@ def _setting(
         aged_under_files=p.aged_under_files,
         repetition=repetition,
     )
-
-
-def old_blocks_ms(v: Cell, slowdown: int) -> int:
-    """What a server has to be told, in ms of the clock, so that a page becomes young after the
-    cell's share of the default: a pool that is smaller is passed through sooner, at a drive that is
-    slowed down later.
-    """
-    return max(round(OLD_BLOCKS_MS * v.size_ratio_to_paper * slowdown), 1)
 
 
 def _label(v: Cell) -> str:

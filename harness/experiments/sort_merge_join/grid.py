@@ -100,7 +100,7 @@ class Parameters(BaseModel):
     @property
     def ratio(self) -> float:
         """The tables' size over the paper's."""
-        return self.size_ratio or SCALES[self.scale]
+        return (self.size_ratio or 1.0) * SCALES[self.scale]
 
     @property
     def size_said(self) -> str:

@@ -36,6 +36,7 @@ from harness.tiers.simulated import SimulatedBench
 _COMPARED: Final = (
     *("extents_per_file", "trim_commands", "trim_bytes", "temp_written_bytes"),
     *("waf_ratio", "last_waf_ratio", "first_elapsed_s", "last_elapsed_s"),
+    *("partition_s", "join_s", "device_write_ios"),
 )
 _WAF: Final = "repetition_waf_ratio"
 _ORDERS: Final = 9

@@ -73,7 +73,8 @@ Storage::Storage(host::Machine& machine, const StorageParameters& p, PageId most
       page_sectors_(to_sectors(p.page)),
       journal_(machine, p.journal, regions_of(p, most_pages, pages_begin_, redo_, inodes_),
                [this](Buffer buffer) { written_home(buffer); }),
-      page_cache_(p.journaled ? static_cast<std::uint32_t>(p.page_cache / p.page) : 0, most_pages),
+      page_cache_(p.journaled ? static_cast<std::uint32_t>(p.page_cache / p.page) : 0,
+                  most_pages + static_cast<PageId>(ceil_div(p.redo.count(), p.page.count()))),
       writes_(most_pages) {
   times_.fill(-1);
   require(p.page.count() > 0 && p.page % kFsBlock == Bytes{0}, "a page is whole blocks of 4 KiB");
@@ -185,9 +186,12 @@ void Storage::write_redo(Process self, Lsn begin, Lsn end) {
 void Storage::write_redo_journaled(Process self, Lsn begin, Lsn end) {
   const auto all = static_cast<Lsn>(blocks_of(parameters_.redo));
   const auto block = static_cast<Lsn>(kFsBlock.count());
+  const auto page = static_cast<Lsn>(parameters_.page.count());
   change_times(self, redo_file);
   for (Lsn at = begin / block; at <= (end - 1) / block; ++at) {
-    journal_.dirty(self, most_pages_ + static_cast<Buffer>(at % all));
+    const Lsn place = at % all;
+    page_cache_.use(most_pages_ + static_cast<PageId>(place * block / page));
+    journal_.dirty(self, most_pages_ + static_cast<Buffer>(place));
   }
   sync(self, redo_file);
 }

@@ -9,7 +9,8 @@
 //             it leaves them to the commit interval.
 //  journaled  ext4 does O_DIRECT through the page cache here. A page joins the journal's running
 //             transaction; syncing commits it; home it goes when its file is synced
-//             (kernel/jbd2.hpp), by checkpoint or age. Reads find what the page cache still has.
+//             (kernel/jbd2.hpp), by checkpoint or age. Reads find what the page cache still has,
+//             in which the log takes its place, too.
 //
 // Tables are one file here, the log another, and the doublewrite buffer a third, which is the
 // system tablespace. None grows: else each change of its size would be one of its inode, too.
