@@ -13,7 +13,6 @@ from rich.console import Console
 
 from harness.paths import Project
 from harness.runs import fresh, overview
-from harness.runs.claims import load_fresh
 
 Make = Callable[[], str]
 
@@ -60,7 +59,6 @@ def test_a_changed_claim_makes_them_anew(checkout: Project, make: Make) -> None:
     claims = yaml.safe_load(path.read_text())
     next(iter(claims.values()))["title"] = "something else"
     path.write_text(yaml.safe_dump(claims))
-    load_fresh()  # another process would read the file
     make()
     assert "something else" in (checkout.report / "index.html").read_text()
     after = times(checkout)

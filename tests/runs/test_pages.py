@@ -122,7 +122,7 @@ def notebook(project: Project) -> Path:
     ]
     executed = project.root / "executed.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), executed)
-    return notebooks._render(executed, project.root / "page.html")
+    return notebooks._render(executed, project.root / "page.html", project.root / "index.html")
 
 
 def elsewhere(page: Path) -> list[str]:

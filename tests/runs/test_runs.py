@@ -12,6 +12,7 @@ from conftest import LITTLE, describe
 
 from harness.errors import BadParameter, HarnessError, MissingTool
 from harness.paths import Project
+from harness.probes import bpftrace
 from harness.runs import code, places, session
 from harness.runs.session import Options, open_session
 from harness.system.files import write_atomically
@@ -219,13 +220,13 @@ def test_what_nobody_traced_is_measured_again_with_bpftrace(
         with open_session(checkout, "sort_merge_join", tier) as opened:
             return {opened._key(point) for point in opened.points}
 
-    monkeypatch.setattr(session.bpftrace, "program", lambda: "bpftrace")
+    monkeypatch.setattr(bpftrace, "program", lambda: "bpftrace")
     real, simulated = of_tier("emulated"), of_tier("simulated")
 
     def missing() -> str:
         raise MissingTool("bpftrace")
 
-    monkeypatch.setattr(session.bpftrace, "program", missing)
+    monkeypatch.setattr(bpftrace, "program", missing)
     assert not real & of_tier("emulated")
     assert simulated == of_tier("simulated")
 
