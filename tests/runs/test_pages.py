@@ -168,6 +168,7 @@ def test_a_page_says_in_words_what_only_a_kernel_can_show(notebook: Path) -> Non
 def test_pages_need_nothing_from_elsewhere(written: Path, notebook: Path) -> None:
     assert elsewhere(written) == []
     assert elsewhere(notebook) == []
+    assert 'href="index.html">all papers' in notebook.read_text(), "and lead to the report"
 
 
 @pytest.mark.builds
