@@ -329,7 +329,8 @@ def test_a_device_that_the_kernel_swaps_to_is_ended_by_nobody() -> None:
     device = made(new_name())
     part = with_partition(device)
     subprocess.run([need("mkswap"), "-q", str(part)], check=False, capture_output=True)
-    subprocess.run([need("swapon"), str(part)], check=True)
+    if subprocess.run([need("swapon"), str(part)], check=False).returncode:
+        pytest.skip("nobody may make swap here")
     try:
         with pytest.raises(TargetError, match="or a partition of it is in use"):
             device.remove()
