@@ -62,6 +62,13 @@ def way(drive: Path, sysfs: Path = _SYSFS) -> dict[str, str]:
     }
 
 
+def of_drive(drive: Path) -> dict[str, str]:
+    """What of a drive and this machine tells results apart, beside who they are: `cpu`, `way`, and
+    `volatile_cache` by its name.
+    """
+    return {**cpu(), **way(drive), "volatile_cache": volatile_cache(drive)}
+
+
 def volatile_cache(drive: Path) -> str:
     """Whether an NVMe drive's cache is on, 0 or 1, as it says itself; 'unknown' of any other.
 

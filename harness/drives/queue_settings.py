@@ -26,6 +26,11 @@ COUNTS: Final = "iostats"
 """Without it the kernel does not count a drive's requests."""
 
 
+def deciding(drive: str) -> dict[str, str]:
+    """Those of a drive (its kernel name) as runs find it, without what one of them has set."""
+    return {n: value for n, value in leases.queue_of(drive).items() if n in DECIDING}
+
+
 @contextlib.contextmanager
 def queue_settings(path: Path, settings: Mapping[str, str | int]) -> Iterator[None]:
     """Sets the queue settings of the drive at, or below the partition at, `path`.

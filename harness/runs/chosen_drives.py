@@ -8,14 +8,13 @@ from pathlib import Path
 
 from harness import experiments
 from harness.drives import conditions, fingerprint, guard
-from harness.drives.queue_settings import DECIDING
+from harness.drives.queue_settings import deciding
 from harness.errors import BadParameter, HarnessError
 from harness.experiments.base import Experiment
 from harness.paths import Project
 from harness.runs import hardware_plan, parameters
 from harness.runs.hardware_plan import DrivePlan
 from harness.runs.session import pipelines_options
-from harness.system import leases
 from harness.system.files import write_atomically
 
 
@@ -40,13 +39,10 @@ def _which(project: Project, name: str) -> dict[str, str]:
     conditions it is measured, as far as results are kept apart by them.
     """
     claim, drive = guard.find(name, project)
-    queue = {n: v for n, v in leases.queue_of(drive.name).items() if n in DECIDING}
     return {
         **fingerprint.of_drive(drive),
-        **conditions.cpu(),
-        **conditions.way(drive.node),
-        "volatile_cache": conditions.volatile_cache(drive.node),
-        **{f"queue_{setting}": value for setting, value in queue.items()},
+        **conditions.of_drive(drive.node),
+        **{f"queue_{setting}": value for setting, value in deciding(drive.name).items()},
         "claimed_at": claim.claimed_at,
     }
 

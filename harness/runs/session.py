@@ -92,9 +92,7 @@ def open_session(
     if tier not in experiment.tiers:
         raise BadParameter(f"{name} does not run on tier {tier}: {', '.join(experiment.tiers)}")
     chosen = parameters.of_tier(project, name, tier)
-    values = parameters.with_settings(
-        experiment, chosen.parameters, options.settings, options.scale
-    )
+    values = values_of(project, name, tier, options)
     with open_bench(options, chosen.bench, project) as bench:
         place = place_of(project, name, tier, options, publish=publish and not why_tier)
         yield Session(project, experiment, bench, values, place, why_tier, chosen.bench.slowdown)
@@ -104,23 +102,20 @@ def place_of(
     project: Project, name: str, tier: str, options: Options, *, publish: bool = True
 ) -> Place:
     """Where such a run's files go: into data/, if params.yaml describes it. Raises HarnessError."""
-    experiment, chosen = experiments.find(name), parameters.of_tier(project, name, tier)
-    values = parameters.with_settings(
-        experiment, chosen.parameters, options.settings, options.scale
-    )
-    planned = planned_values(project, name, tier)
-    same = options.changes_results == pipelines_options(project).changes_results
+    asked = pipelines_options(project)
+    values, planned = (values_of(project, name, tier, each) for each in (options, asked))
+    same = options.changes_results == asked.changes_results
     if publish and same and values == planned:
         return places.published(project, name, tier)
-    asked = {"parameters": values.model_dump(mode="json"), "options": options.model_dump()}
-    return places.own(project, places.identity(name, tier, getattr(values, "scale", ""), asked))
+    own = {"parameters": values.model_dump(mode="json"), "options": options.model_dump()}
+    return places.own(project, places.identity(name, tier, getattr(values, "scale", ""), own))
 
 
-def planned_values(project: Project, name: str, tier: str) -> BaseModel:
-    """A study's parameters as the pipelines run it on a tier. Raises HarnessError."""
-    experiment, chosen = experiments.find(name), parameters.of_tier(project, name, tier)
-    asked = pipelines_options(project)
-    return parameters.with_settings(experiment, chosen.parameters, asked.settings, asked.scale)
+def values_of(project: Project, name: str, tier: str, options: Options) -> BaseModel:
+    """A study's parameters on a tier, by params.yaml and by options. Raises HarnessError."""
+    given = parameters.of_tier(project, name, tier).parameters
+    experiment = experiments.find(name)
+    return parameters.with_settings(experiment, given, options.settings, options.scale)
 
 
 def pipelines_options(project: Project) -> Options:

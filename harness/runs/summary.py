@@ -18,7 +18,7 @@ from rich.table import Table
 from harness import experiments, tiers
 from harness.paths import Project
 from harness.runs import claims, code, parameters, published
-from harness.runs.session import planned_values
+from harness.runs.session import pipelines_options, values_of
 from harness.runs.sweeps import at_paper_size
 from harness.system.files import write_atomically
 from harness.tiers.options import Asked
@@ -144,7 +144,8 @@ def label(project: Project, paper: str, tier: str) -> str:
         return tier
     if about["code"] != code.run_of(experiments.find(paper), tier).digest():
         return f"{tier}, {_EARLIER}"
-    if about["parameters"] != planned_values(project, paper, tier).model_dump(mode="json"):
+    planned = values_of(project, paper, tier, pipelines_options(project))
+    if about["parameters"] != planned.model_dump(mode="json"):
         return f"{tier}, {_OTHERWISE}"
     if tier == _EMULATED and not _is_on(project, paper, about["devices"]):
         return f"{tier}, {_OTHERWISE}"

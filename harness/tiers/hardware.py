@@ -26,7 +26,7 @@ from harness.drives.discovery import Drive
 from harness.drives.external_journal import external_journal
 from harness.drives.guard import ClaimedDrive
 from harness.drives.lab_file import Claim
-from harness.drives.queue_settings import DECIDING, queue_settings
+from harness.drives.queue_settings import deciding, queue_settings
 from harness.drives.trim_log import counted_between
 from harness.drives.wear import reading
 from harness.drives.wear.counters import Wear, between
@@ -535,12 +535,11 @@ class HardwareBench:
             place = self._target if self._target.exists() else self._target.absolute().parent
             return {**fingerprint.machine(), **fingerprint.storage_of(place)}
         found = self.drive(device)
-        drive = fingerprint.of_drive(found) | conditions.way(found.node)
-        drive["volatile_cache"] = conditions.volatile_cache(found.node)
+        drive = fingerprint.of_drive(found) | conditions.of_drive(found.node)
         if device in self._journals:
             apart = self._check(self._journals[device])
             drive |= {f"journal_{k}": v for k, v in fingerprint.of_drive(apart).items()}
-        return {**fingerprint.machine(), **conditions.cpu(), **drive, **self._queue_of(device)}
+        return {**fingerprint.machine(), **drive, **self._queue_of(device)}
 
     def _queue_of(self, device: str) -> dict[str, str]:
         """What decides how the kernel hands it requests, as a point finds it: as it was when this
@@ -548,8 +547,7 @@ class HardwareBench:
         stays, so that another run may find it otherwise.
         """
         if device not in self._queues:
-            there = leases.queue_of(self.drive(device).name)
-            self._queues[device] = {n: v for n, v in there.items() if n in DECIDING}
+            self._queues[device] = deciding(self.drive(device).name)
         settings = {**self._queues[device], **self._queue}
         return {f"queue_{name}": value for name, value in settings.items()}
 
