@@ -42,8 +42,9 @@ def files() -> frozenset[str]:
 
 @cache
 def is_made(name: str) -> bool:
-    """Whether git ignores it: something that a command makes."""
-    ignored = subprocess.run(["git", "check-ignore", "--quiet", name], cwd=REPOSITORY, check=False)
+    """Whether git ignores it, file or folder (there or not yet): something that a command makes."""
+    asked = ["git", "check-ignore", name, f"{name.rstrip('/')}/"]
+    ignored = subprocess.run(asked, cwd=REPOSITORY, check=False, stdout=subprocess.DEVNULL)
     return ignored.returncode == 0
 
 
@@ -107,6 +108,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_what_is_not_there_is_found() -> None:
     """The looking itself: what stands for something, and what stands for nothing."""
+    assert is_made("data/raw/postgres")
+    assert not is_made("data/raw/gone")
     page = REPOSITORY / "CONTRIBUTING.md"
     text = (
         "`harness/probes/scripts/NAME.{bt,py}` and `drives/guard`, `flash/policy/<name>.cpp`; "
