@@ -340,7 +340,8 @@ def test_metrics_of_the_real_claims_can_be_computed(project: Project, tmp_path: 
 
 
 def test_what_was_tuned_is_told_where_people_read(project: Project) -> None:
-    validation = project.validation.read_text()
+    pages = [project.validation, *sorted(project.validation.with_suffix("").glob("*.md"))]
+    validation = "".join(page.read_text() for page in pages)
     papers = claims.load(project)
     for study in ("msdj_tpcc", "msdj_crashes", "sort_merge_join"):
         assert len(claims.tuned(project, study)) > 0
