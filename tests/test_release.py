@@ -17,6 +17,7 @@ import yaml
 from conftest import LITTLE, REPOSITORY, describe, need
 
 from harness.paths import Project
+from harness.runs import summary
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 NAME = "grace_hash_join"
@@ -189,10 +190,15 @@ def test_each_figure_is_tied_to_what_made_it(origin: Project, archive: Path) -> 
         given = [entities[each["@id"]] for each in action["object"]]
         values = {each["name"]: each.get("value") for each in given}
         assert entities[action["instrument"]["@id"]]["@id"].endswith(".ipynb")
-        assert any(name.startswith("hardware/profiles/") for name in values)
+        is_simulated = "/simulated/" in figure
+        is_of_now = is_simulated or summary.label(origin, NAME, "emulated") == "emulated"
+        assert any(name.startswith("hardware/profiles/") for name in values) == is_of_now
+        assert entities[action["instrument"]["@id"]]["version"] == (
+            commit if is_of_now else values["commit"]
+        )
         assert {"commit", "machine", "scale"} <= set(values)
         assert {"seed", "repetition"} & set(values)
-        if "/simulated/" in figure:
+        if is_simulated:
             assert values["commit"] == commit
             assert values["scale"] == "smoke"
     assert all((archive / name).is_file() for name in ("uv.lock", "dvc.lock", "repository.bundle"))

@@ -76,7 +76,7 @@ def _interrupted(clone: Path, console: Console) -> Iterator[Goal]:
     }
     for name, found in figures.items():
         yield Goal(
-            f"make reproduce, killed {outcome.kills} times: {name}",
+            f"make reproduce SCALE={interrupted.SCALE}, killed {outcome.kills} times: {name}",
             "files" if name.startswith("files") else "points",
             "== 0",
             _COMMAND,

@@ -37,18 +37,23 @@ _SEEDS: Final = ("seed", "repetition")
 """Columns of tables that say what was varied at random; of the first that is there."""
 
 
+_MEASURED: Final = "; parameters that only the models read are those of the simulation beside it"
+
+
 @dataclass(frozen=True)
 class Made:
     """A study's results on a tier, as they lie in the archive; paths are below its folder.
 
     `about`: what they depend on (runs/session). `seeds`: column and values of the table, if it has
-    one. `commit`: of the code, or of the record where a machine has measured. `results` are tables
-    and metrics, `figures` pictures, each of `table`.
+    one. `commit`: of the code, or of the record where a machine has measured; `is_of_now`: whether
+    code, parameters and profiles are those of then, else `profiles` is empty and the notebook that
+    ran is that commit's. `results` are tables and metrics, `figures` pictures, each of `table`.
     """
 
     study: str
     tier: str
     title: str
+    is_of_now: bool
     commit: str
     notebook: str
     table: str
@@ -120,6 +125,7 @@ def _workflow(crate: ROCrate, folder: Path, origin: Origin, made: Sequence[Made]
     language = _entity(
         crate, "#dvc", "ComputerLanguage", name="DVC", url={"@id": "https://dvc.org"}
     )
+    simulated = [each for each in made if each.tier == "simulated"]
     workflow = _file(
         crate,
         folder,
@@ -128,10 +134,9 @@ def _workflow(crate: ROCrate, folder: Path, origin: Origin, made: Sequence[Made]
         name="simulated tier of all papers",
         programmingLanguage=language,
         version=origin.commit,
-        hasPart=[crate.dereference(name) for name in sorted({each.notebook for each in made})],
+        hasPart=[crate.dereference(name) for name in sorted({each.notebook for each in simulated})],
     )
     crate.root_dataset["mainEntity"] = workflow
-    simulated = [each for each in made if each.tier == "simulated"]
     results = sorted({name for each in simulated for name in (*each.results, *each.figures)})
     _entity(
         crate,
@@ -147,14 +152,7 @@ def _workflow(crate: ROCrate, folder: Path, origin: Origin, made: Sequence[Made]
 
 
 def _action(crate: ROCrate, folder: Path, made: Made, origin: Origin) -> ContextEntity:
-    notebook = _file(
-        crate,
-        folder,
-        made.notebook,
-        kinds=("SoftwareSourceCode",),
-        name=made.title,
-        version=origin.commit,
-    )
+    notebook = _notebook(crate, folder, made, origin)
     profiles = [_file(crate, folder, name) for name in made.profiles]
     machine = _machine(crate, made)
     results = [_file(crate, folder, name) for name in made.results]
@@ -173,11 +171,19 @@ def _action(crate: ROCrate, folder: Path, made: Made, origin: Origin) -> Context
         made.id,
         "CreateAction",
         name=f"{made.title}, tier {made.tier}",
-        description=f"of commit {made.commit}",
+        description=f"of commit {made.commit}{'' if made.tier == 'simulated' else _MEASURED}",
         instrument=notebook,
         object=[*_parameters(crate, made), *profiles, machine],
         result=[*results, *figures],
     )
+
+
+def _notebook(crate: ROCrate, folder: Path, made: Made, origin: Origin) -> ContextEntity:
+    """What ran: a file of the archive, or that of an earlier commit, which is in the bundle."""
+    kind, title = "SoftwareSourceCode", made.title
+    if made.is_of_now:
+        return _file(crate, folder, made.notebook, kinds=(kind,), name=title, version=origin.commit)
+    return _entity(crate, f"#{made.commit}/{made.notebook}", kind, name=title, version=made.commit)
 
 
 def _parameters(crate: ROCrate, made: Made) -> Iterator[ContextEntity]:

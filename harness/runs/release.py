@@ -23,7 +23,7 @@ import pandas as pd
 from harness import experiments
 from harness.errors import DataFolderError, UnknownName
 from harness.paths import Project
-from harness.runs import code, parameters, places, published
+from harness.runs import code, parameters, places, published, summary
 from harness.runs.crate import Made, Origin, seeds_of
 from harness.system.programs import find_program
 
@@ -51,11 +51,15 @@ make env
 .venv/bin/dvc remote add --local -d release ../{remote}
 .venv/bin/dvc pull {stages}
                             # tables, figures and traces as they were made
-make reproduce              # makes them again; `git status` says nothing if they are the same
 ```
 
+To make them again: `make reproduce` in a second clone, without the pull, after which DVC would have
+nothing to run. `git status` says nothing if they are the same.
+
 Figures and tables lie in `data/` to be looked at; `ro-crate-metadata.json` (a Workflow Run
-RO-Crate) says of each which notebook, parameters, seeds, profiles and machine made it.
+RO-Crate) says of each which notebook, parameters, seeds, profiles and machine made it. What was
+measured by an earlier code names its commit, which is in {bundle}: its notebook and profiles are
+those of then.
 """
 
 
@@ -170,7 +174,9 @@ def _made(project: Project, folder: Path, study: str, tier: str) -> Made:
     place = places.published(project, study, tier)
     about = published.about(project, study, tier) or {}
     chosen = parameters.of_tier(project, study, tier)
-    names = [(project.profiles, name) for name in chosen.bench.devices.values()]
+    is_of_now = summary.label(project, study, tier) == tier
+    devices = chosen.bench.devices.values() if is_of_now else ()
+    names = [(project.profiles, name) for name in devices]
     if tier == "simulated":
         names.append((project.profiles / "hosts", chosen.bench.host))
     results = [place.table, place.series, place.about, place.metrics]
@@ -180,6 +186,7 @@ def _made(project: Project, folder: Path, study: str, tier: str) -> Made:
         study=study,
         tier=tier,
         title=title,
+        is_of_now=is_of_now,
         commit=_git(project, "log", "-1", "--format=%H", *_whose(project, place, tier)).strip(),
         notebook=_copy(project, folder, project.notebooks / f"{notebook}.ipynb"),
         table=_copy(project, folder, place.table),

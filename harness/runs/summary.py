@@ -47,14 +47,15 @@ _SAID: Final = {
 """What keeps a record from being one of now."""
 
 _COLUMNS: Final = (
-    "*Reproduced*: the number lies in the range that the paper's words allow, of those claims that "
-    "say something: a wrong result would change them, and no fit has seen them, or one has and "
-    "they fail all the same. *No evidence* are the others: a fit, or who chose the model, has seen "
-    "the number and it comes out; no wrong result was found that changes the verdict; a second "
-    "reading of a sentence; a check of ours. So no success is counted that was fitted, and every "
-    "failure is. *Direction only*: out of the range, on the paper's side. *Undecided*: the 95 % "
-    "interval of the repetitions lies on both sides of a bound; where a run has no repetitions its "
-    "one number decides. *Not judged*: the run lacks what it needs."
+    "*Reproduced*, n of m: of m claims that say something, the numbers of n lie in the range that "
+    "the paper's words allow. A claim says something if a wrong result would change its verdict "
+    "and no fit has seen its number; one that a fit has seen is among the m only if it fails. *No "
+    "evidence* are the others: a fit, or who chose the model, has seen the number and it comes "
+    "out; no wrong result was found that changes the verdict; a second reading of a sentence; a "
+    "check of ours. So no success is counted that was fitted, and every failure is. *Direction "
+    "only*: out of the range, on the paper's side. *Undecided*: the 95 % interval of the "
+    "repetitions lies on both sides of a bound; where a run has no repetitions its one number "
+    "decides. *Not judged*: the run lacks what it needs."
 )
 """What the table's headings mean."""
 
