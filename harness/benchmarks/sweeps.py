@@ -239,7 +239,7 @@ def _on_record(project: Project) -> Iterator[Goal]:
     for study in unknowns.names(project):
         wanted = unknowns.load(project, study).machines
         name, goal = f"machines on record, {study}", f">= {wanted}"
-        mine = [folder for each, folder in sweeps.items() if each.startswith(f"{study}.")]
+        mine = [folder for folder in sweeps if folder.name.startswith(f"{study}.")]
         if not mine:
             yield Goal(name, "machines", goal, _COMMAND, missing="nobody has swept it here")
             continue

@@ -108,7 +108,7 @@ def _answer(project: Project, study: str, folder: Path, *, publish: bool) -> Non
     if not there.is_present:
         say(
             "of an earlier model: what the pipeline's machine says now at a larger scale is no "
-            "measure of these machines, and no claim is called of another scale"
+            "measure of these machines; of another scale are the claims that it has noted as such"
         )
     elif not there.larger and there.about["scale"] != at_paper_size.SCALE:
         missing = (

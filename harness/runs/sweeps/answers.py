@@ -15,9 +15,9 @@ ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
 OUT_OF_REACH: Final = "out of reach"
 NOT_REACHED: Final = "not reached"
-"""On none of the machines, which are too few to say more."""
+"""On none of the machines, which are too few to say more, or most cannot be asked."""
 UNDECIDED: Final = "undecided"
-"""On so many of too few machines that it may be robust; or most machines cannot be asked."""
+"""On so many of too few machines that it may be robust, or most cannot be asked."""
 NOT_JUDGED: Final = "not judged"
 ANOTHER_SCALE: Final = "of another scale"
 """The default machine says something else at a larger scale: nothing of the machines' own."""
@@ -74,10 +74,12 @@ def verdict(share: pd.Series) -> str:
         return NOT_JUDGED
     if share.another_scale:
         return ANOTHER_SCALE
+    is_asked = share.machines >= _ASKED_RATIO * share.of
     if not share.holds:
-        return OUT_OF_REACH if share.highest_ratio <= _OUT_OF_REACH_RATIO else NOT_REACHED
+        is_far = share.highest_ratio <= _OUT_OF_REACH_RATIO
+        return OUT_OF_REACH if is_far and is_asked else NOT_REACHED
     if share.lowest_ratio >= _ROBUST_RATIO:
-        return ROBUST if share.machines >= _ASKED_RATIO * share.of else UNDECIDED
+        return ROBUST if is_asked else UNDECIDED
     return FRAGILE if share.highest_ratio < _ROBUST_RATIO else UNDECIDED
 
 
@@ -107,10 +109,8 @@ def _line(share: pd.Series, found: str, on: list[str]) -> str:
     )
     if found in (ROBUST, UNDECIDED):
         return f"{found}: holds {where}"
-    what = (
-        f"on {' and '.join(on)}" if on else "on none of the unknowns alone, as far as can be seen"
-    )
-    return f"fragile: holds {where}; {what}"
+    what = " and ".join(on) if on else "none of the unknowns alone, as far as can be seen"
+    return f"fragile: holds {where}; its number follows {what}"
 
 
 def _why_not(share: pd.Series, found: str) -> str:

@@ -21,6 +21,8 @@ from harness.system.files import digest_of
 
 FINISHED: Final = "finished"
 REFUSED: Final = "refused"
+AS_PAPER: Final = "as_paper"
+"""Under this name a record says which variants were judged as the paper's."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +55,18 @@ def claims_digests(project: Project, study: str) -> dict[str, str]:
     return {name: digest_of(there, json.dumps(each)) for name, each in asked.items()}
 
 
-def read(folder: Path, asked: Mapping[str, str]) -> dict[str, Kept]:
+def read(folder: Path, asked: Mapping[str, str], as_paper: Sequence[str]) -> dict[str, Kept]:
     """By `points_digest`, of a folder that a sweep has published to, with the values of claims that
-    ask for the same (`asked`: as `claims_digests`).
+    ask for the same (`asked`: as `claims_digests`), with the same variants taken for the paper's.
 
-    Empty if there is none, or one of an earlier version, or of none of these claims.
+    Empty if there is none, or one of an earlier version, with others, or of none of these claims.
     """
     try:
         machines, values, about = tables.read(folder)
     except (OSError, ValueError):
         return {}
     same = tables.unchanged(about, asked)
-    if not same:
+    if not same or about.get(AS_PAPER, as_paper) != as_paper:  # earlier: not noted
         return {}
     of_machine = {
         int(number): dict(zip(rows.claim, rows.value.astype(float), strict=True))

@@ -114,27 +114,26 @@ def _effective(weights: Floats) -> float:
 def planted(recorded: Recorded, names: Sequence[str], trials: int = 100) -> pd.DataFrame:
     """How well the method finds a machine again whose results it is given, of these claims' values.
 
-    Each of the first `trials` finished machines in turn is the one to be found, by all others. A
+    Each of the first `trials` drawn machines in turn is the one to be found, by all others. A
     row per trial and unknown: `machine`, `unknown`, `planted` (its place in the range, 0 to 1),
     `lowest` and `highest` of the posterior's 90 % interval, `found`: whether it lies there, or a
     choice's part of the range does in part.
     """
-    results = recorded.by_claim[list(names)].to_numpy(dtype=np.float64)
-    shares = recorded.shares.to_numpy(dtype=np.float64)
+    there = recorded.shares.reindex(recorded.drawn)
+    results = recorded.by_claim[list(names)].reindex(recorded.drawn).to_numpy(dtype=np.float64)
+    shares = there.to_numpy(dtype=np.float64)
     if not np.isfinite(results).all():
         raise BadParameter("a claim has no finite value on some machines: choose others")
     rows = []
     for trial in range(min(trials, len(shares))):
         others = np.arange(len(shares)) != trial
         interval = posterior(shares[others], results[others], results[trial]).interval()
-        for unknown, place, (low, high) in zip(
-            recorded.shares.columns, shares[trial], interval, strict=True
-        ):
+        for unknown, place, (low, high) in zip(there.columns, shares[trial], interval, strict=True):
             choices = recorded.unknowns.unknowns[unknown].choices
             part = 1 / len(choices) if choices else 0.0
             rows.append(
                 {
-                    "machine": int(recorded.shares.index[trial]),
+                    "machine": int(there.index[trial]),
                     "unknown": unknown,
                     "planted": place,
                     "lowest": low,
@@ -174,14 +173,15 @@ def used(recorded: Recorded) -> list[str]:
 
 
 def ranked(recorded: Recorded, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """All finished machines, the nearest first: `machine`, `distance`, in how many of these claims
+    """All drawn machines, the nearest first: `machine`, `distance`, in how many of these claims
     it is inside (`inside`, of `of`), and its values. Raises BadParameter for a claim held back.
     """
     chosen = list(used(recorded) if names is None else names)
     if back := set(chosen) & set(recorded.unknowns.held_back):
         raise BadParameter(f"{min(back)} was held back: no machine is chosen by it")
-    away = gaps(recorded, chosen)
+    away = gaps(recorded, chosen).reindex(recorded.drawn)
     table = recorded.finished.set_index("machine")[list(recorded.unknowns.unknowns)]
+    table = table.reindex(recorded.drawn)
     table.insert(0, "of", len(chosen))
     table.insert(0, "inside", (away == 0).sum(axis=1))
     table.insert(0, "distance", np.sqrt((away**2).mean(axis=1)))
@@ -203,9 +203,11 @@ def left_out(recorded: Recorded) -> pd.DataFrame:
 
     A row per claim that is judged: `claim`, `held_back`, its `share_ratio` among all machines, and
     among the nearest by all others (`near_ratio`, of `near` machines, with its 95 % interval,
-    `near_lowest_ratio` to `near_highest_ratio`, Wilson). A claim whose numbers go with its own over
-    the machines (Spearman's correlation above 0.9) is it once more, and does not choose either:
-    `same` says which.
+    `near_lowest_ratio` to `near_highest_ratio`, Wilson); `chance`: how likely they differ so much
+    from the others if they were chosen by lot (Fisher's exact test), and `chance_of_any`: that any
+    of the claims looks so by chance (at most; Bonferroni). A claim whose numbers go with its own
+    over the machines (Spearman's correlation above 0.9) is it once more, and does not choose
+    either: `same` says which.
     """
     chosen, rows = used(recorded), []
     together = recorded.by_claim[recorded.judged].corr("spearman").abs()
@@ -215,22 +217,30 @@ def left_out(recorded: Recorded) -> pd.DataFrame:
         if not others:  # nothing is left that could choose machines
             continue
         numbers = near(recorded, others)
-        holds = recorded.holds[name].loc[numbers]
+        there = recorded.holds[name].reindex(recorded.drawn)
+        is_near = there.index.isin(numbers)
+        holds, rest = there[is_near], there[~is_near]
         low, high = wilson(int(holds.sum()), len(holds))
+        counts = [[int((part == held).sum()) for part in (holds, rest)] for held in (0, 1)]
         rows.append(
             {
                 "claim": name,
                 "held_back": name in recorded.unknowns.held_back,
-                "share_ratio": float(recorded.holds[name].mean()),
+                "share_ratio": float(there.mean()),
                 "near_ratio": float(holds.mean()),
                 "near_lowest_ratio": low,
                 "near_highest_ratio": high,
                 "near": len(numbers),
+                "chance": float(scipy.stats.fisher_exact(counts).pvalue),
                 "same": " ".join(same),
             }
         )
     columns = ["claim", "held_back", "share_ratio", "near_ratio", "near_lowest_ratio"]
-    return pd.DataFrame(rows, columns=[*columns, "near_highest_ratio", "near", "same"])
+    columns += ["near_highest_ratio", "near", "chance", "same"]
+    frame = pd.DataFrame(rows, columns=columns)
+    of_any = (frame.chance.astype(float) * len(frame)).clip(upper=1.0)
+    frame.insert(frame.columns.get_loc("same"), "chance_of_any", of_any)
+    return frame
 
 
 def in_common(recorded: Recorded) -> pd.DataFrame:
@@ -241,11 +251,12 @@ def in_common(recorded: Recorded) -> pd.DataFrame:
     test, of choices chi-squared of the counts, by permutations), and `chance_of_any`: that any of
     the unknowns looks so by chance (at most; Bonferroni).
     """
-    is_near = recorded.finished.machine.isin(near(recorded)).to_numpy()
+    drawn = recorded.finished.set_index("machine").reindex(recorded.drawn)
+    is_near = drawn.index.isin(near(recorded))
     rows = []
     for name, unknown in recorded.unknowns.unknowns.items():
-        column, choices = recorded.finished[name], bool(unknown.choices)
-        places = recorded.shares[name].to_numpy()
+        column, choices = drawn[name], bool(unknown.choices)
+        places = recorded.shares[name].reindex(recorded.drawn).to_numpy()
         chance = (
             _chance_of_counts(pd.crosstab(is_near, column))
             if choices

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
+from distributed.scheduler import NoWorkerError
 
 from harness.errors import HarnessError
 from harness.runs.sweeps.work import Outcome, Work, run_batch
@@ -25,9 +26,13 @@ _MOST_IN_BATCH: Final = 256
 _BATCHES_PER_WORKER: Final = 2
 _LOSSES: Final = 10
 """Of workers with one batch, before it is taken apart."""
+_NOBODY_S: Final = 300
+"""Without any worker, after which a sweep ends."""
+_ENVIRONMENT: Final = "distributed.nanny.pre-spawn-environ."
 
 CONFIG: Final = {
     "distributed.scheduler.allowed-failures": _LOSSES,
+    "distributed.scheduler.no-workers-timeout": f"{_NOBODY_S}s",
     # A point may take many minutes, and says nothing meanwhile.
     "distributed.scheduler.worker-ttl": None,
     "distributed.admin.tick.limit": "1h",
@@ -37,11 +42,20 @@ CONFIG: Final = {
     "distributed.admin.system-monitor.interval": "10s",
     # Points ask for tens of MB and give them back. Dask has its workers return all of that to the
     # kernel each time, which clears it again: a third of a small point's time.
-    "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
-    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 30,
-    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 30,
+    f"{_ENVIRONMENT}MALLOC_ARENA_MAX": 1,
+    f"{_ENVIRONMENT}MALLOC_MMAP_THRESHOLD_": 1 << 30,
+    f"{_ENVIRONMENT}MALLOC_TRIM_THRESHOLD_": 1 << 30,
 }
-"""What Dask is told, in the client and in whatever starts workers."""
+"""What Dask is told, in the client and in whatever starts schedulers and workers."""
+
+
+def environment() -> dict[str, str]:
+    """What a worker's process begins with, whoever starts it."""
+    return {
+        name.removeprefix(_ENVIRONMENT): str(value)
+        for name, value in CONFIG.items()
+        if name.startswith(_ENVIRONMENT)
+    }
 
 
 class Pool:
@@ -60,7 +74,7 @@ class Pool:
     ) -> Iterator[list[Outcome]]:
         """Outcomes as they come, of each work once, but those whose key is `needless` by then.
 
-        Raises HarnessError if the scheduler is lost, and WrongWorker.
+        Raises HarnessError if the scheduler is lost, or for minutes has no worker, and WrongWorker.
         """
         waiting = deque(works)
         running: dict[Future, list[Work]] = {}
@@ -122,6 +136,11 @@ class Pool:
                 self._suspects |= {work.key for work in batch}
                 waiting.extendleft(reversed(batch))
             return
+        if future.status == "error" and isinstance(future.exception(), NoWorkerError):
+            raise HarnessError(
+                f"no worker for {_NOBODY_S // 60} minutes: all have ended; what was finished is "
+                "kept: start workers, and run the same command again"
+            )
         if future.status == "error":
             future.result()  # raises what the worker raised
         raise HarnessError(
@@ -140,13 +159,14 @@ class Pool:
 def open_pool(workers: int, scheduler: str = "") -> Iterator[Pool]:
     """Processes on this machine, on its loopback interface only, or a scheduler's workers.
 
-    Raises HarnessError if there is no such scheduler, or no worker comes within a minute.
+    Raises HarnessError if there is no such scheduler, or no worker comes within a minute; of those
+    that others start, where many begin to read one file system at the same time, within five.
     """
     with contextlib.ExitStack() as stack, dask.config.set(CONFIG):
         try:
             address: Any = scheduler or stack.enter_context(_local(workers))
             client = stack.enter_context(Client(address, timeout=30, set_as_default=False))
-            client.wait_for_workers(1, timeout=60)
+            client.wait_for_workers(1, timeout=_NOBODY_S if scheduler else 60)
         except (OSError, TimeoutError, RuntimeError) as error:
             where = scheduler or "this machine"
             raise HarnessError(f"no workers at {where}: {error or 'none came'}") from error

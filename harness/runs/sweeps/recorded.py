@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from harness.errors import BadParameter
 from harness.paths import Project
-from harness.runs import claims
+from harness.runs import claims, published
 from harness.runs.claims import Claim
 from harness.runs.sweeps import at_paper_size, kept, samples, tables, unknowns
-from harness.runs.sweeps.machines import Maker
+from harness.runs.sweeps.machines import TIER, Maker
 from harness.runs.sweeps.unknowns import Unknowns
+
+_SIZES: Final = ("smoke", "small", "medium", "paper")
+"""Scales' names, as all studies have them, the smallest first."""
 
 ANOTHER_SCALE: Final = "of_another_scale"
 """Under this name a record says which claims its scale decided."""
@@ -154,31 +157,47 @@ def read(project: Project, study: str, folder: Path) -> Recorded:
         raise BadParameter(
             f"{folder}: was swept over other unknowns than there are now: run it again"
         )
+    # A record of before that was noted was judged as now.
+    if about.get(kept.AS_PAPER, mine.as_paper) != mine.as_paper:
+        raise BadParameter(
+            f"{folder}: was judged with other variants taken for the paper's (as_paper) than now: "
+            "publish it again"
+        )
     scale, _, _ = about["scale"].partition(",")  # what follows says how large that is
     is_present = Maker(project, study, mine, scale).has_made(about)
-    larger, at_larger = at_larger_scale(project, study, scale) if is_present else ({}, "")
+    larger, at_larger = (
+        at_larger_scale(project, study, scale, about["code"]) if is_present else ({}, "")
+    )
     return Recorded(mine, known, machines, values, about, larger, at_larger, is_present)
 
 
-def at_larger_scale(project: Project, study: str, scale: str) -> tuple[Mapping[str, float], str]:
-    """The default machine's values now at the largest scale that they are known at, and which it
-    is.
+def at_larger_scale(
+    project: Project, study: str, scale: str, code: str
+) -> tuple[Mapping[str, float], str]:
+    """The default machine's values by this code (a digest) at the largest scale that they are known
+    at, and which it is; nothing if no scale larger than this one is known.
     """
     if scale == at_paper_size.SCALE:
         return {}, ""
     whole = at_paper_size.recorded(project, study)
     if whole is not None and whole.is_present:
         return whole.values, "at the paper's size"
-    run = claims.published_verdicts(project, study, "simulated")
-    found = {name: each["value"] for name, each in run.items() if each["value"] is not None}
-    return found, "at the pipeline's scale"
+    about = published.about(project, study, TIER) or {}
+    larger, _, _ = str(about.get("scale", "")).partition(",")
+    if about.get("code") != code or not _SIZES.index(scale) < _size(larger):
+        return {}, ""
+    run = claims.published_verdicts(project, study, TIER)
+    values = {name: each["value"] for name, each in run.items() if each["value"] is not None}
+    return values, "at the pipeline's scale"
 
 
-def found(project: Project) -> dict[str, Path]:
-    """Folders of published sweeps by name; of those in data/ and in build/ the first."""
-    places = (project.build / "sweeps", project.root / "data" / "sweeps")
-    return {
-        path.parent.name: path.parent
-        for place in places
-        for path in sorted(place.glob("*/about.json"))
-    }
+def _size(scale: str) -> int:
+    """Scales in their order; one of no name, a run with sizes of its own, is below all."""
+    return _SIZES.index(scale) if scale in _SIZES else -1
+
+
+def found(project: Project) -> list[Path]:
+    """Folders of published sweeps, in data/ and in build/, in the order of their names."""
+    places = (project.root / "data" / "sweeps", project.build / "sweeps")
+    every = [path.parent for place in places for path in place.glob("*/about.json")]
+    return sorted(every, key=lambda folder: folder.name)

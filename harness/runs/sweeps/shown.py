@@ -37,18 +37,22 @@ _COLOURS: Final = dict(
 
 
 class Sweep:
-    """A study's recorded sweep, the one of most machines; without one, each part says what would
-    make it.
+    """A study's recorded sweep: of those whose machines were drawn the one of the present model, or
+    else an earlier one, with most machines. Without one, each part says what would make it.
     """
 
     def __init__(self, study: str, project: Project | None = None) -> None:
         self.study = study
         project = project or find_project()
-        mine = {n: found for n, found in _every(project).items() if n.startswith(f"{study}.")}
-        readable = {name: found for name, found in mine.items() if isinstance(found, Recorded)}
-        most = max(readable, key=lambda name: readable[name].about["finished"], default="")
-        self._found = readable.get(most)
-        self._folder = records.found(project).get(most, Path())
+        every = _every(project).items()
+        mine = {folder: each for folder, each in every if folder.name.startswith(f"{study}.")}
+        drawn = {
+            folder: each
+            for folder, each in mine.items()
+            if isinstance(each, Recorded) and each.about["design"] != "list"
+        }
+        self._folder = max(drawn, key=lambda folder: _rank(drawn[folder]), default=Path())
+        self._found = drawn.get(self._folder)
         self._why = next((found for found in mine.values() if isinstance(found, str)), "")
 
     @property
@@ -99,14 +103,15 @@ class Sweep:
 
     def decides(self) -> pd.DataFrame:
         """Per unknown how many claims it decides (alone, or with a design for total effects also
-        together with others), which, with which unknowns it goes in this sample, so that it may be
-        them, and what the paper's words exclude: what one would ask the authors, the most telling
-        question first.
+        together with others), of those that hold on some of the machines, which, with which
+        unknowns it goes in this sample, so that it may be them, and what the paper's words exclude:
+        what one would ask the authors, the most telling question first.
         """
         if self._found is None:
             return self._nothing()
         on: dict[str, list[str]] = {name: [] for name in self._found.unknowns.unknowns}
-        for claim in self._found.claims:
+        lines = answers.lines(self._found).set_index("claim").verdict
+        for claim in lines.index[lines.isin((answers.FRAGILE, answers.UNDECIDED))]:
             for name in sensitivity.deciding(self._found, claim):
                 on[name].append(claim)
         beside = _beside(sensitivity.entangled(self._found))
@@ -126,10 +131,13 @@ class Sweep:
         return frame.set_index("unknown")
 
     def map(self, claim: str) -> Image | str:
-        """Where a claim holds, over the two unknowns that matter most for it."""
+        """Where a claim holds, over the two unknowns that matter most for it; one that does not
+        decide it is said to.
+        """
         if self._found is None:
             return self.origin
         two = list(sensitivity.of_claim(self._found, claim).unknown)[:2]
+        chance = [name for name in two if name not in sensitivity.deciding(self._found, claim)]
         if len(two) < 2:
             return f"{claim}: too few machines, or the same number on all of them"
         table = answers.map_of(self._found, claim, *two)
@@ -149,7 +157,8 @@ class Sweep:
         axes.set_xlabel(self._found.unknowns.unknowns[two[0]].what)
         axes.set_ylabel(two[1])  # what that is stands in the notebook's table
         figure.colorbar(image, label=f"share in which {claim} holds")
-        return _image(plots.stamp(figure, f"tier: simulated, {self.origin}"))
+        notes = [f"not told from chance: {', '.join(chance)}"] if chance else []
+        return _image(plots.stamp(figure, f"tier: simulated, {self.origin}", notes))
 
     def exclusions(self) -> pd.DataFrame:
         """Claims that hold somewhere each, and nowhere both."""
@@ -205,21 +214,26 @@ def _image(figure: Figure) -> Image:
     return Image(data=drawn[Path("figure.png")])
 
 
+def _rank(found: Recorded) -> tuple[bool, int]:
+    """Which of several is to be shown."""
+    return found.is_present, found.about["finished"]
+
+
 @lru_cache(maxsize=4)
-def _every(project: Project) -> dict[str, Recorded | str]:
-    """All recorded samples by name; of one that cannot be read, why.
+def _every(project: Project) -> dict[Path, Recorded | str]:
+    """All recorded samples by folder; of one that cannot be read, why.
 
     The default machine alone, at a paper's size, is no sample (`at_paper_size`).
     """
-    every: dict[str, Recorded | str] = {}
-    for name, folder in records.found(project).items():
+    every: dict[Path, Recorded | str] = {}
+    for folder in records.found(project):
         try:
-            found = records.read(project, name.partition(".")[0], folder)
+            found = records.read(project, folder.name.partition(".")[0], folder)
         except HarnessError as error:
-            every[name] = str(error)
+            every[folder] = str(error)
         else:
             if found.about["machines"] > 1:
-                every[name] = found
+                every[folder] = found
     return every
 
 
@@ -228,9 +242,11 @@ def summary(project: Project | None = None) -> pd.DataFrame:
     claims are robust, fragile, out of reach.
     """
     rows: list[dict[str, Any]] = []
-    for name, found in _every(project or find_project()).items():
-        if isinstance(found, str):
-            continue
+    best: dict[str, Recorded] = {}
+    for folder, found in _every(project or find_project()).items():
+        if isinstance(found, Recorded):
+            best[folder.name] = max(best.get(folder.name, found), found, key=_rank)
+    for name, found in best.items():
         shares = answers.shares(found)
         verdicts = [answers.verdict(share) for _, share in shares.iterrows()]
         counts = {each: verdicts.count(each) for each in _VERDICTS}

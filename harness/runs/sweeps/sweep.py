@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 import harness
-from harness.drives import fingerprint
 from harness.errors import BadParameter, Interrupted
 from harness.experiments.base import Results
 from harness.paths import Project
@@ -38,7 +37,7 @@ from harness.runs.sweeps.recorded import ANOTHER_SCALE, at_larger_scale, decided
 from harness.runs.sweeps.samples import Design
 from harness.runs.sweeps.tables import ABOUT, ANSWERS, CLAIMS, MACHINES, of_default
 from harness.runs.sweeps.unknowns import Unknowns, Value, load
-from harness.runs.sweeps.work import Outcome, Work
+from harness.runs.sweeps.work import Outcome, Work, software
 from harness.system.files import digests_of, publication
 
 _REFUSED: Final = "refused"
@@ -101,7 +100,7 @@ class Sweep:
     def kept(self) -> dict[int, Kept]:
         """Number -> what is recorded in data/ of that machine."""
         folder = place(self.project, self.study, self.maker.scale, self.asked.drawn, publish=True)
-        there = kept.read(folder, self._asked_for)
+        there = kept.read(folder, self._asked_for, self.unknowns.as_paper)
         found = {number: there.get(points) for number, points in self.points.items()}
         return {number: each for number, each in found.items() if each is not None}
 
@@ -158,6 +157,7 @@ class Sweep:
                         self.maker.bench_parameters,
                         self.maker.code,
                         self.maker.input(machine.parameters),
+                        software(),
                         self.project.root,
                     )
                     todo[key] = (work, Entry(key, point.id, point.values, {}, {}, False, {}))
@@ -173,7 +173,6 @@ class Sweep:
         failed = []
         done: set[str] = set()
         spared: set[str] = set()
-        about = {"machine": fingerprint.machine()}
         with tqdm(
             total=len(todo),
             desc=f"{self.study}, {len(self.machines)} machines",
@@ -186,7 +185,7 @@ class Sweep:
                 for outcomes in batches:
                     sound = [each for each in outcomes if not each.failed]
                     if sound:
-                        entries = [_entry(todo[each.key][1], each, about) for each in sound]
+                        entries = [_entry(todo[each.key][1], each) for each in sound]
                         self.journal.append_all(entries)
                     failed += [
                         f"{todo[each.key][0].point.label}: {each.failed}"
@@ -288,7 +287,8 @@ class Sweep:
         states = machines.state.value_counts()
         asked = values.claim.value_counts()
         known = {claim.id: claim for claim in claims.load(self.project)[self.study].claims}
-        larger, _ = at_larger_scale(self.project, self.study, self.scale.partition(",")[0])
+        scale, _, _ = self.scale.partition(",")
+        larger, _ = at_larger_scale(self.project, self.study, scale, self.maker.code)
         return {
             "study": self.study,
             "tier": TIER,
@@ -307,6 +307,7 @@ class Sweep:
             ANOTHER_SCALE: decided_by_scale(known, of_default(values), larger),
             "default": self.maker.identity(self.machines[0]),
             "package": harness.__version__,
+            kept.AS_PAPER: self.unknowns.as_paper,
             "unknowns": self.unknowns.digest,
         }
 
@@ -338,13 +339,13 @@ def _is_refused(entry: Entry | None) -> bool:
     return entry is not None and _REFUSED in entry.metrics
 
 
-def _entry(point: Entry, outcome: Outcome, about: Mapping[str, Any]) -> Entry:
+def _entry(point: Entry, outcome: Outcome) -> Entry:
     refused = {_REFUSED: outcome.refused} if outcome.refused else {}
     return replace(
         point,
         metrics={**outcome.metrics, **refused},
         series={name: list(values) for name, values in outcome.series.items()},
-        about={**about, "duration_s": round(outcome.seconds, 3)},
+        about={"machine": dict(outcome.machine), "duration_s": round(outcome.seconds, 3)},
     )
 
 

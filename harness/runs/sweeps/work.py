@@ -7,19 +7,24 @@ makes as a run would.
 
 from __future__ import annotations
 
+import platform
+import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import scipy
 from distributed import get_worker
 from pydantic import BaseModel
 
 from harness import experiments, same_bits, tiers
+from harness.drives import fingerprint
 from harness.errors import (
     BadParameter,
     BadProfile,
@@ -39,8 +44,9 @@ from harness.tiers.options import Asked, BenchParameters
 
 @dataclass(frozen=True)
 class Work:
-    """A point on a machine; `key` is the journal's. `checkout`: the client's, which the worker uses
-    if it sees it.
+    """A point on a machine; `key` is the journal's. `software`: what computes beside our own code,
+    as `software` has it of the client. `checkout`: the client's, which the worker uses if it sees
+    it.
     """
 
     key: str
@@ -52,13 +58,15 @@ class Work:
     bench: BenchParameters
     code: str
     input: str
+    software: Mapping[str, str]
     checkout: Path
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of a point. `refused`: why the model cannot be such a machine; `failed`: what
-    went wrong that should not, in a line. Of one of them there are no metrics.
+    went wrong that should not, in a line. Of one of them there are no metrics. `machine`: on which
+    computer that was (drives/fingerprint).
     """
 
     key: str
@@ -67,6 +75,7 @@ class Outcome:
     refused: str = ""
     failed: str = ""
     seconds: float = 0.0
+    machine: Mapping[str, str] = field(default_factory=dict)
 
 
 _REFUSALS: Final = (BadParameter, BadProfile, DiskFull, TargetError, UnknownName)
@@ -76,7 +85,7 @@ it. Any other error is of the run, and no machine's: results that do not agree a
 
 
 class WrongWorker(HarnessError):
-    """A worker that would give other results: it has other code, inputs or NumPy."""
+    """A worker that would give other results: it has other code, inputs or libraries."""
 
 
 def run_batch(batch: Sequence[Work]) -> list[Outcome]:
@@ -85,8 +94,21 @@ def run_batch(batch: Sequence[Work]) -> list[Outcome]:
     for work in batch:
         begin = time.perf_counter()
         outcome = _run(work)
-        outcomes.append(_timed(outcome, time.perf_counter() - begin))
+        seconds = time.perf_counter() - begin
+        outcomes.append(replace(outcome, seconds=seconds, machine=_machine()))
     return outcomes
+
+
+@cache
+def _machine() -> Mapping[str, str]:
+    return fingerprint.machine()
+
+
+@cache
+def software() -> Mapping[str, str]:
+    """Versions of what computes in this process beside our own code, by name."""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return {"Python": python, "NumPy": np.__version__, "SciPy": scipy.__version__}
 
 
 def _scratch() -> str | None:
@@ -95,10 +117,6 @@ def _scratch() -> str | None:
         return str(get_worker().local_directory)
     except ValueError:  # not a worker: the system's folder
         return None
-
-
-def _timed(outcome: Outcome, seconds: float) -> Outcome:
-    return Outcome(**{**vars(outcome), "seconds": seconds})
 
 
 def _run(work: Work) -> Outcome:
@@ -149,21 +167,33 @@ def _written(path: Path, data: bytes) -> Path:
 
 
 def check(work: Work, project: Project) -> None:
-    """Whether results of this process count. Raises WrongWorker."""
+    """Whether results of this process count. Raises WrongWorker, with the computer's name."""
+    try:
+        _check(work, project)
+    except WrongWorker as error:
+        raise WrongWorker(f"a worker on {socket.gethostname()} {error}") from error
+
+
+def _check(work: Work, project: Project) -> None:
     if beyond := same_bits.beyond():
         raise WrongWorker(
-            f"a worker imported NumPy before harness, and uses {', '.join(beyond)}: start it as "
+            f"imported NumPy before harness, and uses {', '.join(beyond)}: start it as "
             "python -m harness.runs.sweeps.worker"
+        )
+    if other := dict(software().items() - work.software.items()):
+        said = ", ".join(f"{name} {version}" for name, version in sorted(other.items()))
+        raise WrongWorker(
+            f"has {said}, which the client has not: make env at the same commit there"
         )
     # Before the digest is asked for: it would be of files that this process does not run.
     try:
         code.check_unchanged(_reached(work.study))
     except HarnessError as error:
-        raise WrongWorker(f"a worker: {error}") from error
+        raise WrongWorker(f"has changed: {error}") from error
     if _code(work.study) != work.code:
-        raise WrongWorker("a worker has other code than the client: install the same commit there")
+        raise WrongWorker("has other code than the client: install the same commit there")
     if _input(work.study, work.parameters, project.raw, work.input) != work.input:
-        raise WrongWorker(f"a worker's inputs in {project.raw} are not the client's")
+        raise WrongWorker(f"has inputs in {project.raw} that are not the client's")
 
 
 @cache

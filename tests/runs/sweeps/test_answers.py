@@ -106,8 +106,8 @@ def test_a_line_for_each_claim() -> None:
         "unseen": answers.NOT_JUDGED,
         "held": answers.FRAGILE,
     }
-    assert lines.line["switch"].endswith("; on c")
-    assert lines.line["low"].endswith("; on a")
+    assert lines.line["switch"].endswith("; its number follows c")
+    assert lines.line["low"].endswith("; its number follows a")
     assert "none of 255 machines" in lines.line["never"]
     few = swept({"never": (lambda a, b, c: 5.0, 0, 2)}, 31)
     assert answers.lines(few).verdict[0] == answers.NOT_REACHED
@@ -286,6 +286,8 @@ def test_the_nearest_machines_and_what_they_have_in_common() -> None:
     assert out.held_back["held"]
     assert out.near_ratio["held"] > 1.5 * out.share_ratio["held"]
     assert out.near_lowest_ratio["held"] < out.near_ratio["held"] < out.near_highest_ratio["held"]
+    assert out.chance["held"] < 0.01
+    np.testing.assert_allclose(out.chance_of_any, np.minimum(len(out) * out.chance, 1))
 
 
 def test_a_claim_is_not_left_out_beside_its_own_double() -> None:
@@ -426,6 +428,28 @@ def test_what_few_machines_can_be_asked_is_not_robust() -> None:
     lines = answers.lines(swept(formulas)).set_index("claim")
     assert lines.verdict.to_dict() == {"few": answers.UNDECIDED, "most": answers.ROBUST}
     assert "machines that can be asked, of" in lines.line["few"]
+
+
+def test_what_few_machines_can_be_asked_is_not_out_of_reach() -> None:
+    found = swept({"half": (lambda a, b, c: 5.0 if c else float("nan"), 0, 1)})
+    [share] = answers.shares(found).iloc
+    assert answers.verdict(share) == answers.OUT_OF_REACH
+    assert (
+        answers.verdict(share.replace(share.machines, share.machines // 4)) == answers.NOT_REACHED
+    )
+
+
+def test_mixtures_of_two_machines_are_no_machines_of_their_own() -> None:
+    """A block for total effects has two that were drawn, and others between them."""
+    found = swept(
+        {"one": (lambda a, b, c: 10 * a, 2, 3), "other": (lambda a, b, c: b, 0.2, 0.4)},
+        640,
+        "totals",
+    )
+    assert set(nearest.ranked(found).machine) == set(found.drawn)
+    assert set(nearest.near(found)) <= set(found.drawn)
+    assert set(nearest.planted(found, ["one"], 20).machine) <= set(found.drawn)
+    assert nearest.in_common(found).chance.between(0, 1).all()
 
 
 def test_unknowns_that_refusals_tie_together_are_named() -> None:

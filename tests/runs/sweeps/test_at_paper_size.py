@@ -13,8 +13,9 @@ from conftest import REPOSITORY
 from sweep_files import note
 
 from harness import experiments
+from harness.errors import BadParameter
 from harness.paths import Project
-from harness.runs import claims, code, evidence, summary
+from harness.runs import claims, code, evidence, places, summary
 from harness.runs.made_part import MadePart
 from harness.runs.sweeps import at_paper_size, kept, recorded, unknowns
 from harness.runs.sweeps.machines import Maker
@@ -50,7 +51,13 @@ unknowns:
 def project(tmp_path: Path) -> Project:
     """The pipeline's run has one of its claims, and has no evidence for none."""
     project = Project(tmp_path)
-    folders = (project.published, project.metrics, tmp_path / "docs", tmp_path / unknowns.FOLDER)
+    folders = (
+        project.published,
+        project.metrics,
+        project.results,
+        tmp_path / "docs",
+        tmp_path / unknowns.FOLDER,
+    )
     for folder in folders:
         folder.mkdir(parents=True)
     (project.published / "claims.yaml").write_text(CLAIMS)
@@ -61,6 +68,7 @@ def project(tmp_path: Path) -> Project:
         "unseen": {"value": None, "verdict": claims.NOT_JUDGED},
     }
     (project.metrics / "msdj_tpcc.simulated.json").write_text(json.dumps(judged))
+    run_by(project, code.run_of(experiments.find("msdj_tpcc"), "simulated").digest())
     for page in (project.validation, project.readme):
         part = MadePart(page, evidence.COMMAND)
         page.write_text(f"before\n{part.begin}old\n{part.end}after\n")
@@ -71,7 +79,13 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def record(project: Project, scale: str, held: float, **about: str) -> Path:
+def run_by(project: Project, digest: str, scale: str = "medium, a twelfth") -> None:
+    """The pipeline's run: by which code, and how large."""
+    path = places.published(project, "msdj_tpcc", "simulated").about
+    path.write_text(json.dumps({"code": digest, "scale": scale}))
+
+
+def record(project: Project, scale: str, held: float, **about: object) -> Path:
     """A sweep's record of the default machine alone."""
     folder = project.root / "data" / "sweeps" / f"msdj_tpcc.{scale}.sobol"
     folder.mkdir(parents=True)
@@ -181,6 +195,26 @@ def test_a_sample_s_scale_is_asked_at_the_paper_s_size_where_that_is_known(
     beside_whole = recorded.read(project, "msdj_tpcc", small)
     assert beside_whole.larger == {"held": 13.0, "large": -34.0}
     assert beside_whole.of_another_scale == ["held"]
+
+
+def test_what_is_no_larger_or_of_another_code_says_nothing_of_a_scale(project: Project) -> None:
+    small = record(project, "small", 9.0)
+    assert recorded.read(project, "msdj_tpcc", small).larger
+    now = code.run_of(experiments.find("msdj_tpcc"), "simulated").digest()
+    run_by(project, now, "smoke")
+    assert recorded.read(project, "msdj_tpcc", small).larger == {}
+    run_by(project, now, "small")
+    assert recorded.read(project, "msdj_tpcc", small).larger == {}
+    run_by(project, "of before")
+    assert recorded.read(project, "msdj_tpcc", small).larger == {}
+
+
+def test_what_was_judged_by_other_variants_is_not_read(project: Project) -> None:
+    small = record(project, "small", 9.0, as_paper=["paper"])
+    assert recorded.read(project, "msdj_tpcc", small).default
+    note(small, as_paper=["paper", "board"])
+    with pytest.raises(BadParameter, match="as_paper"):
+        recorded.read(project, "msdj_tpcc", small)
 
 
 @pytest.mark.parametrize("earlier", ["code", "default"])

@@ -53,7 +53,7 @@ def test_planted_machines_are_found_again(
         capture_output=True,
     )
     monkeypatch.syspath_prepend(toy_world.environment()["PYTHONPATH"])  # here it is known, too
-    found = recorded.read(checkout, "toy", recorded.found(checkout)["toy.paper.sobol"])
+    found = recorded.read(checkout, "toy", checkout.build / "sweeps" / "toy.paper.sobol")
     table = nearest.planted(found, [claim["id"] for claim in CLAIMS], 100)
     for name, trials in table.groupby("unknown"):
         assert len(trials) == 100

@@ -30,8 +30,10 @@ pytestmark = pytest.mark.builds
 
 CLUSTER = REPOSITORY / "hardware" / "cluster"
 SRUN = """#!/usr/bin/env bash
-tasks=${1#--ntasks=}
-shift
+while [[ $1 == --* ]]; do
+    [[ $1 != --ntasks=* ]] || tasks=${1#--ntasks=}
+    shift
+done
 for ((n = 0; n < tasks; n++)); do "$@" & done
 trap 'kill $(jobs -p); wait; exit' TERM
 wait
@@ -110,7 +112,9 @@ def test_the_slurm_job(toy: Project, tmp_path: Path) -> None:
     ran(toy)
     whole = published(toy)
     (toy.journal / "sweeps" / "toy" / "journal.jsonl").unlink()
-    env = environment(tmp_path, SLURM_JOB_ID="7", SLURM_NTASKS="2")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = environment(tmp_path, SLURM_JOB_ID="7", SLURM_NTASKS="2", TMPDIR=str(temporary))
     command = [str(CLUSTER / "sweep.slurm"), "toy", "--machines", str(MACHINES)]
     with start(toy, command, env) as job:
         wait_for_lines(toy, 3, job)
@@ -123,6 +127,7 @@ def test_the_slurm_job(toy: Project, tmp_path: Path) -> None:
     assert job.returncode == 0, error
     assert published(toy) == whole
     assert not list(toy.build.glob("scheduler-*"))
+    assert not list(temporary.iterdir())
 
 
 def test_what_slurm_is_asked_for() -> None:

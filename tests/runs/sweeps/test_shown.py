@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     found = swept(FORMULAS, 128)
     about = {"finished": 128, "machines": 129, "refused": 0, "unfinished": 0, "scale": "smoke"}
     whole = Recorded(KNOWN, found.claims, found.machines, found.values, {**found.about, **about})
-    monkeypatch.setattr(shown, "_every", lambda project: {"toy.smoke.sobol": whole})
+    monkeypatch.setattr(shown, "_every", lambda project: {Path("toy.smoke.sobol"): whole})
     return Project(tmp_path)
 
 
@@ -62,7 +62,7 @@ def test_a_sweep_of_an_earlier_model_says_so(
     found = shown.Sweep("toy", here).recorded
     assert found is not None
     earlier = replace(found, is_present=False)
-    monkeypatch.setattr(shown, "_every", lambda project: {"toy.smoke.sobol": earlier})
+    monkeypatch.setattr(shown, "_every", lambda project: {Path("toy.smoke.sobol"): earlier})
     assert shown.Sweep("toy", here).origin.endswith(", by an earlier model")
     assert shown.summary(here).model.tolist() == ["an earlier one"]
 
@@ -74,14 +74,37 @@ def test_an_unknown_that_goes_with_another_says_so(
     assert found is not None
     machines = found.machines.assign(b=1 - found.machines.a)
     together = replace(found, machines=machines)
-    monkeypatch.setattr(shown, "_every", lambda project: {"toy.smoke.sobol": together})
+    monkeypatch.setattr(shown, "_every", lambda project: {Path("toy.smoke.sobol"): together})
     beside = shown.Sweep("toy", here).decides()["goes with"]
     assert beside.to_dict() == {"a": "b (-1.00)", "b": "a (-1.00)", "c": ""}
 
 
+def test_the_present_model_s_sample_is_shown_and_no_list(
+    here: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shown.Sweep("toy", here).recorded
+    assert found is not None
+    few = replace(found, about={**found.about, "finished": 64})
+    earlier = replace(found, is_present=False)
+    named = replace(found, about={**found.about, "design": "list", "finished": 999})
+    every = {
+        Path("data/toy.smoke.sobol"): earlier,
+        Path("build/toy.smoke.sobol"): few,
+        Path("toy.smoke.list"): named,
+    }
+    monkeypatch.setattr(shown, "_every", lambda project: every)
+    assert shown.Sweep("toy", here).recorded is few
+    assert shown.summary(here).loc["toy.smoke.sobol", "finished"] == 64
+
+
+def test_what_is_asked_first_decides_what_may_come_out_either_way(here: Project) -> None:
+    """Which machine always, or never, gives a claim's number is no question to its authors."""
+    assert "never" not in ", ".join(shown.Sweep("toy", here).decides().which)
+
+
 def test_the_default_machine_alone_is_no_sample() -> None:
     project = Project(REPOSITORY)
-    assert "msdj_tpcc.paper.sobol" in recorded.found(project)
+    assert "msdj_tpcc.paper.sobol" in [folder.name for folder in recorded.found(project)]
     assert shown.summary(project).index.str.startswith("msdj_tpcc.small.").any()
     assert not shown.summary(project).index.str.startswith("msdj_tpcc.paper.").any()
 
@@ -112,7 +135,7 @@ def test_a_sweep_over_other_unknowns_is_not_read(checkout: Project) -> None:
     pd.DataFrame({"machine": [0]}).to_parquet(folder / "machines.parquet")
     pd.DataFrame({"machine": [0]}).to_parquet(folder / "claims.parquet")
     note(folder, unknowns="other")
-    assert list(recorded.found(checkout)) == ["msdj_tpcc.smoke.sobol"]
+    assert recorded.found(checkout) == [folder]
     assert "other unknowns" in shown.Sweep("msdj_tpcc", checkout).origin
 
 

@@ -63,6 +63,7 @@ UNKNOWNS = {
     },
 }
 MACHINES = 16
+PAPER = ["paper"]
 HARNESS = str(Path(sys.executable).with_name("harness"))
 DASK = str(Path(sys.executable).with_name("dask"))
 
@@ -267,25 +268,27 @@ def test_a_record_of_something_else_is_left_aside(whole: Whole, tmp_path: Path) 
     shutil.copytree(whole.project.build / "sweeps" / "toy.paper.sobol", recorded)
     about = json.loads((recorded / "about.json").read_text())
     machines = pd.read_parquet(recorded / "machines.parquet")
-    there = kept.read(recorded, about["claims"])
+    there = kept.read(recorded, about["claims"], PAPER)
     assert set(there) == set(machines.points)
     assert {each.state for each in there.values()} == {"finished", "refused"}
 
     [first, *others] = about["claims"]
-    of_one = kept.read(recorded, {first: about["claims"][first], **dict.fromkeys(others, "new")})
+    asked = {first: about["claims"][first], **dict.fromkeys(others, "new")}
+    of_one = kept.read(recorded, asked, PAPER)
     assert set(of_one) == set(there)
     assert {name for each in of_one.values() for name in each.values} == {first}
-    assert kept.read(recorded, dict.fromkeys(about["claims"], "of other claims")) == {}
+    assert kept.read(recorded, dict.fromkeys(about["claims"], "of other claims"), PAPER) == {}
+    assert kept.read(recorded, about["claims"], ["paper", "board"]) == {}
     machines.loc[3, "state"] = "unfinished"
     machines.to_parquet(recorded / "machines.parquet")
-    assert kept.read(recorded, about["claims"]) == {}  # its tables are not of one sweep
+    assert kept.read(recorded, about["claims"], PAPER) == {}  # its tables are not of one sweep
     note(recorded)
-    assert set(kept.read(recorded, about["claims"])) == set(machines.points.drop(3))
+    assert set(kept.read(recorded, about["claims"], PAPER)) == set(machines.points.drop(3))
     about = json.loads((recorded / "about.json").read_text())
     earlier = {name: value for name, value in about.items() if name != "claims"}
     (recorded / "about.json").write_text(json.dumps(earlier))
-    assert kept.read(recorded, about["claims"]) == {}
-    assert kept.read(tmp_path / "nowhere", about["claims"]) == {}
+    assert kept.read(recorded, about["claims"], PAPER) == {}
+    assert kept.read(tmp_path / "nowhere", about["claims"], PAPER) == {}
 
 
 def test_a_record_that_was_replaced_in_part_is_none(tmp_path: Path) -> None:
