@@ -116,11 +116,11 @@ release: env ## one archive of what is committed: sources, recorded data, RO-Cra
 	@$(BIN)/harness release
 
 clean: ## removes what was built and what a killed run left behind
-	@rm -rf --one-file-system build data/journal .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf --one-file-system --preserve-root=all build data/journal .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@if [[ $$EUID -eq 0 && -x $(BIN)/harness ]]; then $(BIN)/harness clean; \
 	elif [[ -d /run/flashlab ]]; then echo "live devices: as root, 'harness device list' and 'harness clean'"; fi
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## and the environment, inputs and results
-	@rm -rf --one-file-system $(VENV) .dvc/cache .dvc/tmp data/results data/figures data/metrics
-	@find data/raw -mindepth 1 -maxdepth 1 -type d -exec rm -rf --one-file-system {} + # no link, nor through one
+	@rm -rf --one-file-system --preserve-root=all $(VENV) .dvc/cache .dvc/tmp data/results data/figures data/metrics
+	@find data/raw -mindepth 1 -maxdepth 1 -type d -exec rm -rf --one-file-system --preserve-root=all {} + # no link, nor through one

@@ -134,3 +134,18 @@ def test_distclean_deletes_through_no_link(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere" / "file").exists()
     assert sorted(path.name for path in raw.iterdir()) == ["input.dvc", "postgres"]
     assert not (tmp_path / "build").exists()
+
+
+@pytest.mark.root
+def test_distclean_empties_no_file_system_that_is_mounted_at_a_place_of_it(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text())
+    for place in ("build", "data/raw/postgres", ".dvc/cache"):
+        point = tmp_path / place
+        point.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(point)], check=True)
+        try:
+            (point / "file").touch()
+            subprocess.run(["make", "-s", "distclean"], cwd=tmp_path, check=False)
+            assert (point / "file").exists(), place
+        finally:
+            subprocess.run(["umount", str(point)], check=True)

@@ -109,7 +109,7 @@ class EmulatedDrive(Drive):
         expected_s: Mapping[str, float],
         least_slowdown: int = 1,
     ) -> None:
-        super().__init__(_EmulatedTarget(device.path, device.size_bytes))
+        super().__init__(_EmulatedTarget(device.path, device.size_bytes, device))
         self._device = device
         self._timeless = "virtual" if flash else "none"
         self._expected_s = expected_s
@@ -190,11 +190,15 @@ class _Place:
     size_bytes: int
 
 
+@dataclass(frozen=True)
 class _EmulatedTarget(_Place):
-    """A live device may be overwritten as long as nobody uses it."""
+    """A live device may be overwritten as long as it is there and nobody uses it."""
+
+    device: LiveDevice
 
     def permit(self, step: str, written_bytes: int) -> None:
         del written_bytes
+        self.device.check(step)
         if found := mounts.of_device(self.path):
             raise TargetError(f"{step}: {self.path} is mounted at {found[0].point}: unmount it")
         if mounts.is_claimed(self.path):

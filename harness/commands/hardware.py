@@ -50,6 +50,10 @@ def list_() -> None:
         facts.add_row("streams, FDP", f"{_known(features.streams)}, {_known(features.fdp)}")
         for link in drive.by_id:
             facts.add_row("name", str(link))
+        if not drive.by_id:
+            facts.add_row(
+                "name", "none that is its alone below /dev/disk/by-id, as far as udev says"
+            )
         for occupant in machine.occupants(drive.name) or ["nothing"]:
             facts.add_row("occupied by", occupant)
         for role in _could_serve(drive, machine, fdp=bool(features.fdp)):
@@ -104,11 +108,16 @@ def claim(
 
 
 @app.command()
-def release(name: Name) -> None:
+def release(
+    name: Name,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="of a drive that has gone: write nothing to any")
+    ] = False,
+) -> None:
     """Gives a drive back: it is no longer one that may be overwritten."""
     from harness.drives import guard
 
-    gone = guard.release(name)
+    gone = guard.forget(name) if forget else guard.release(name)
     terminal(140).print(f"{name} ({gone.model}) is no longer claimed", highlight=False)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import MissingTool, TargetError, UnknownName
+from harness.system import kernel_tables
 from harness.system.kernel_partitions import SECTOR_BYTES
 from harness.system.programs import find_program
 
@@ -189,15 +190,17 @@ class Machine:
         }
         return {name for name in roots if self._is_drive(name)} | alike
 
-    def is_mounted(self, name: str) -> bool:
-        """Whether a block device itself is mounted somewhere, as far as this process sees."""
-        return any("mounted" in use for use in self._mounted_and_swap().get(name, []))
+    def uses(self, name: str) -> list[str]:
+        """What the kernel does with a block device itself, as far as this process sees: where it is
+        mounted, whether it swaps to it or to a file on it.
+        """
+        return self._mounted_and_swap().get(name, [])
 
     def _below(self, point: str) -> str | None:
         """The block device that is mounted at a path, innermost; None if there is none."""
         found = None
         for line in _lines(self.places.proc / "self" / "mountinfo"):
-            fields = line.split()
+            fields = kernel_tables.fields(line)
             if fields[4] == point:
                 number, source = fields[2], fields[fields.index("-") + 2]
                 found = self._block_device(number, source)
@@ -228,17 +231,25 @@ class Machine:
         """Block device -> what the kernel does with it."""
         used: dict[str, list[str]] = {}
         for line in _lines(self.places.proc / "self" / "mountinfo"):
-            fields = line.split()
+            fields = kernel_tables.fields(line)
             name = self._block_device(fields[2], fields[fields.index("-") + 2])
             if name is not None:
                 used.setdefault(name, []).append(f"mounted at {fields[4]}")
         for line in _lines(self.places.proc / "swaps")[1:]:
-            path = Path(line.split()[0])
-            name = (self.places.dev / path.name).resolve().name
-            if path.is_relative_to("/dev"):
-                name = (self.places.dev / path.relative_to("/dev")).resolve().name
-            used.setdefault(name, []).append("swap")
+            path = Path(kernel_tables.fields(line)[0])
+            if (name := self._swapped_to(path)) is not None:
+                used.setdefault(name, []).append("swap")
         return used
+
+    def _swapped_to(self, path: Path) -> str | None:
+        """The block device that a swap device is, or that a swap file lies on; None: unknown."""
+        if path.is_relative_to("/dev"):
+            return (self.places.dev / path.relative_to("/dev")).resolve().name
+        try:
+            number = path.stat().st_dev
+        except OSError:
+            return None
+        return self._block_device(f"{os.major(number)}:{os.minor(number)}", "")
 
     def _is_drive(self, name: str) -> bool:
         folder = self._folder(name)
@@ -419,7 +430,7 @@ def _read(path: Path) -> str:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text().splitlines()
+        return kernel_tables.lines(path)
     except OSError as error:
         raise TargetError(
             f"{path}: {error.strerror}: without it no drive is known to be free"

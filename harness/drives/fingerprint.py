@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.drives.discovery import Drive, rotation_told
-from harness.system import block_queue, cgroups
+from harness.system import block_queue, cgroups, kernel_tables
 
 
 def machine() -> dict[str, str]:
@@ -110,8 +110,8 @@ def _memory_kib() -> int:
 
 def _file_system(device: int) -> str:
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in (_read(Path("/proc/self/mountinfo")) or "").splitlines():
-        fields = line.split()
+    for line in kernel_tables.lines(Path("/proc/self/mountinfo")):
+        fields = kernel_tables.fields(line)
         if fields[2] == wanted:
             return fields[fields.index("-") + 1]
     return "none"

@@ -28,9 +28,9 @@ from harness.drives import device_locks, lab_file
 from harness.drives.discovery import EDGE_BYTES, Drive, Machine
 from harness.drives.lab_file import Claim
 from harness.drives.targets import Step
-from harness.errors import HarnessError, TargetError
+from harness.errors import HarnessError, TargetError, UnknownName
 from harness.paths import Project, find_project
-from harness.system import kernel_partitions, leases
+from harness.system import kernel_partitions, leases, mounts
 from harness.system.kernel_partitions import HEADER_BYTES, MARKER, SECTOR_BYTES
 from harness.units import format_bytes
 
@@ -117,7 +117,10 @@ def claim(plan: ClaimPlan, answer: str, project: Project | None = None) -> Claim
     path = _lab_file(project)
     claims = {n: c for n, c in lab_file.load(path).items() if c.identity != drive.identity}
     if plan.name in claims:
-        raise TargetError(f"another drive is claimed as {plan.name!r}: release it, or take another")
+        raise TargetError(
+            f"another drive is claimed as {plan.name!r}: release it (with --forget, if it has "
+            "gone), or take another name"
+        )
     made = Claim(
         by_id=str(plan.by_id),
         model=drive.model,
@@ -137,10 +140,21 @@ def claim(plan: ClaimPlan, answer: str, project: Project | None = None) -> Claim
 
 def release(name: str, project: Project | None = None) -> Claim:
     """Overwrites the header with zeroes and forgets the claim. Raises TargetError, UnknownName."""
-    path = _lab_file(project)
     with claimed(name, project=project) as drive:
         drive.give_up()
+    return forget(name, project)
+
+
+def forget(name: str, project: Project | None = None) -> Claim:
+    """Forgets the claim of a drive that has gone, died or become another, and writes nothing to any
+    drive; a header that is there stays, and whoever claims that drive again is told of it.
+
+    Raises UnknownName.
+    """
+    path = _lab_file(project)
     claims = lab_file.load(path)
+    if name not in claims:
+        raise UnknownName("claimed drive", name, claims)
     gone = claims.pop(name)
     lab_file.save(path, claims)
     return gone
@@ -271,6 +285,8 @@ class ClaimedDrive:
         To be asked while nothing of ours is mounted on its part: that is taken for somebody's.
         """
         self._check(self._header, step)
+        self._check_part()
+        self._check_counted()
         if self.written_bytes + written_bytes > self.budget_bytes:
             raise BudgetSpent(
                 f"{self.name}: {step} would write {format_bytes(written_bytes)}, "
@@ -280,11 +296,16 @@ class ClaimedDrive:
 
     @property
     def is_overspent(self) -> bool:
-        """Whether more has been written than was given."""
-        return self.written_bytes > self.budget_bytes
+        """Whether more has been written than was given, as far as the kernel counts; if it does not
+        any more nobody knows.
+        """
+        return self.written_bytes > self.budget_bytes or not self._is_counted()
 
     def check_budget(self) -> None:
-        """Raises BudgetSpent if more has been written than was given."""
+        """Raises BudgetSpent if more has been written than was given, TargetError if the kernel
+        counts no more.
+        """
+        self._check_counted()
         if self.is_overspent:
             raise BudgetSpent(
                 f"{self.name}: {format_bytes(self.written_bytes)} are written, "
@@ -408,11 +429,9 @@ class ClaimedDrive:
         """
         part = self.path
         used = [f"held by {holder}" for holder in machine.holders(part.name)]
-        if machine.is_mounted(part.name):
-            used.append("mounted")
-        swaps = (machine.places.proc / "swaps").read_text().splitlines()[1:]
-        if any(line.split()[0] == str(part) for line in swaps):
-            used.append("swap")
+        used += machine.uses(part.name)
+        if not used and os.getpid() not in mounts.users(part) and mounts.is_claimed(part):
+            used.append("as the kernel says, which does not say by whom")
         if used:
             raise TargetError(
                 f"{self.name}: somebody uses {part} ({', '.join(used)}): refused before '{step}'; "
@@ -423,9 +442,15 @@ class ClaimedDrive:
         """Its node is the kernel's: a file in its place would take all that is written."""
         node = self.path
         known = self._sysfs / node.name / "dev"
-        facts = node.lstat()
+        try:
+            facts, wanted = node.lstat(), known.read_text().strip()
+        except OSError as error:
+            raise TargetError(
+                f"{self.name}: {node} has gone, by partprobe perhaps ({error.strerror}): what "
+                "would be written there now would be a file"
+            ) from error
         number = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
-        if not stat.S_ISBLK(facts.st_mode) or number != known.read_text().strip():
+        if not stat.S_ISBLK(facts.st_mode) or number != wanted:
             raise TargetError(f"{node} is not the device that the kernel calls so: remove it")
 
     def _check(self, fd: int, step: str) -> None:
@@ -439,12 +464,18 @@ class ClaimedDrive:
 
     def _check_counted(self) -> None:
         """By what the kernel counts a budget is kept, and it is known who else writes to it."""
-        switch = self._sysfs / "queue" / "iostats"
-        if switch.exists() and switch.read_text().strip() == "0":
+        if not self._is_counted():
             raise TargetError(
                 f"{self.name}: the kernel does not count what is written to {self.drive.node}: "
-                f"echo 1 > {switch.resolve()}"
+                f"echo 1 > {self._counting.resolve()}"
             )
+
+    def _is_counted(self) -> bool:
+        return not self._counting.exists() or self._counting.read_text().strip() != "0"
+
+    @property
+    def _counting(self) -> Path:
+        return self._sysfs / "queue" / "iostats"
 
     def _all_written_bytes(self) -> int:
         """Documentation/ABI/testing/procfs-diskstats: the seventh field is sectors written."""

@@ -23,7 +23,7 @@ from typing import Final
 
 from harness.drives import device_locks, discovery, fingerprint
 from harness.errors import DiskFull, TargetError
-from harness.system import fio_names, loop_devices
+from harness.system import fio_names, kernel_tables, loop_devices, mounts
 from harness.units import format_bytes
 
 HEADER_BYTES: Final = 1 << 20
@@ -278,16 +278,15 @@ def _is_ours_or_blank(fd: int, size_bytes: int) -> bool:
 def _mounted_at(sysfs: Path, info: os.stat_result) -> str | None:
     numbers = {f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"}
     numbers |= {(child / "dev").read_text().strip() for child in sysfs.glob("*p[0-9]*")}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields = line.split()
+    for line in kernel_tables.lines(Path("/proc/self/mountinfo")):
+        fields = kernel_tables.fields(line)
         if fields[2] in numbers:
             return fields[4]
     return None
 
 
 def _is_swap(path: Path) -> bool:
-    lines = Path("/proc/swaps").read_text().splitlines()[1:]
-    return any(line.split()[0] == str(path) for line in lines if line)
+    return path in mounts.swaps()
 
 
 def _loop_over(path: Path) -> str | None:

@@ -40,7 +40,7 @@ _OTHERWISE: Final = "with other parameters"
 _EMULATED: Final = "emulated"
 _SAID: Final = {
     _EARLIER: "*By an earlier code*: something that such a measurement passes through has changed "
-    "since it was recorded, if only what guards a drive; `make emulated` records it anew.",
+    "since it was recorded; `make emulated` records it anew.",
     _OTHERWISE: "*With other parameters*: params.yaml, or a drive's profile, has others for it "
     "now; `make emulated` records it anew.",
 }

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from harness.errors import TargetError
-from harness.system import processes
+from harness.system import kernel_tables, processes
 
 _LIMIT_S: Final = 20.0
 _LOOK_S: Final = 0.01
@@ -223,10 +223,10 @@ def find_hierarchy(
     Raises TargetError.
     """
     groups = _own_groups(own)
-    for line in mounts.read_text().splitlines():
+    for line in kernel_tables.lines(mounts):
         left, _, right = line.partition(" - ")
-        root, point = left.split()[3:5]
-        kind, _, options = right.split(maxsplit=2)
+        root, point = kernel_tables.fields(left)[3:5]
+        kind, _, options = right.split(" ", maxsplit=2)
         if kind == "cgroup" and _CONTROLLER in options.split(","):
             return Hierarchy(1, _below(Path(point), root, groups.get(_CONTROLLER, "/")))
         if kind == "cgroup2":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import TargetError
-from harness.system import block_queue, processes
+from harness.system import block_queue, kernel_tables, processes
 from harness.system.programs import find_program
 
 _LIMIT_S: Final = 20.0
 _NUMBERS: Final = Path("/sys/dev/block")
 _BLOCK: Final = Path("/sys/class/block")
 _SWAPS: Final = Path("/proc/swaps")
+_SELF: Final = Path("/proc/self")
+_DELETED: Final = " (deleted)"
 _NO_DEVICE: Final = "0:"
 
 
@@ -41,13 +44,13 @@ class Mount:
 
 def table() -> list[Mount]:
     """All mounts, in the order in which they lie on each other."""
-    return [_mount(line) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [_mount(line) for line in kernel_tables.lines(Path("/proc/self/mountinfo"))]
 
 
 def _mount(line: str) -> Mount:
     before, _, behind = line.partition(" - ")
-    fields, source = before.split(), behind.split()[1]
-    return Mount(fields[0], fields[2], Path(_unescaped(fields[4])), _unescaped(source))
+    fields = kernel_tables.fields(before)
+    return Mount(fields[0], fields[2], Path(fields[4]), kernel_tables.fields(behind)[1])
 
 
 def of_device(device: Path) -> list[Mount]:
@@ -59,7 +62,8 @@ def of_device(device: Path) -> list[Mount]:
     try:
         nodes = _nodes(device)
     except FileNotFoundError:
-        named = [mount for mount in mounted if mount.source == str(device)]
+        name = re.compile(rf"{re.escape(str(device))}(p\d+)?")
+        named = [mount for mount in mounted if name.fullmatch(mount.source)]
         return [mount for mount in named if not (_NUMBERS / mount.number).exists()]
     return [mount for mount in mounted if _is_of(mount, nodes)]
 
@@ -86,7 +90,8 @@ def is_claimed(device: Path) -> bool:
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
+        is_gone = error.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV)
+        if is_gone and not (_BLOCK / device.name).exists():  # else only its node is missing
             return False
         if error.errno != errno.EBUSY:
             raise
@@ -95,13 +100,45 @@ def is_claimed(device: Path) -> bool:
 
 
 def swaps_on(device: Path) -> list[Path]:
-    """A block device and its partitions, as far as the kernel swaps to them."""
+    """What the kernel swaps to of a block device: itself, its partitions, files on them."""
     try:
         nodes = _nodes(device)
     except FileNotFoundError:
         return []
-    named = [Path(_unescaped(line.split()[0])) for line in _SWAPS.read_text().splitlines()[1:]]
-    return [path for path in named if path in nodes.values()]
+    return [path for path in swaps() if path in nodes.values() or _numbers(path) & nodes.keys()]
+
+
+def swaps() -> list[Path]:
+    """What the kernel swaps to: devices and files. One without swap has no such table."""
+    if not _SWAPS.exists() and _SELF.exists():
+        return []
+    names = [kernel_tables.fields(line)[0] for line in kernel_tables.lines(_SWAPS)[1:]]
+    return [Path(name.removesuffix(_DELETED)) for name in names]
+
+
+def _numbers(path: Path) -> set[str]:
+    """Of the device that a file is, and of that which it lies on."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return set()
+    found = [facts.st_dev, facts.st_rdev] if stat.S_ISBLK(facts.st_mode) else [facts.st_dev]
+    return {f"{os.major(number)}:{os.minor(number)}" for number in found}
+
+
+def users(device: Path) -> list[int]:
+    """Processes that have a block device, or a partition of it, open."""
+    try:
+        nodes = list(_nodes(device).values())
+    except FileNotFoundError:
+        nodes = [device]
+    return sorted({pid for node in nodes for pid in processes.users(node)})
+
+
+def holders(device: Path) -> list[str]:
+    """Block devices that the kernel has made of one, or of a partition of it."""
+    marks = [*(_BLOCK / device.name).glob("holders/*"), *(_BLOCK / device.name).glob("*/holders/*")]
+    return sorted({mark.name for mark in marks})
 
 
 def _nodes(device: Path) -> dict[str, Path]:
@@ -144,8 +181,10 @@ def unmount(mount: Mount) -> str:
     ends when its last user does. Raises TargetError if something else is mounted over it, Hangs if
     the device below does not answer.
     """
-    on_top = [other for other in table() if other.point == mount.point][-1:]
-    if on_top and on_top[0].ident != mount.ident:
+    there = [other for other in table() if other.point == mount.point]
+    if mount not in there:  # and what may have come there since has perhaps its number, not its all
+        return f"{mount.point} was unmounted already"
+    if there[-1] != mount:
         raise TargetError(f"another mount covers {mount.point}: unmount that, then run this again")
     said = _umount(mount.point)
     if not said:
@@ -204,7 +243,3 @@ def _call(program: str, *arguments: str, limit_s: float = _LIMIT_S) -> str:
         process.kill()  # it ends when the kernel lets it; nobody waits for that
         raise Hangs(f"{program} {arguments[-1]} does not end") from error
     return (" ".join(said.split()) or "failed") if process.returncode else ""
-
-
-def _unescaped(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)

@@ -39,6 +39,25 @@ def new_file_over(path: Path) -> BinaryIO:
         file.close()  # taken for one that nobody writes before it was locked
 
 
+def name_new(part: Path, path: Path) -> None:
+    """Gives a file that is finished its name, if nobody has taken that meanwhile.
+
+    Raises OSError; FileExistsError if anything is there, and then the file keeps the name it has.
+    """
+    try:
+        os.link(part, path, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            raise FileExistsError(
+                errno.EEXIST, "something of that name exists", str(path)
+            ) from None
+        part.rename(path)
+    else:
+        part.unlink()
+
+
 def _remove_left(path: Path) -> None:
     if not stat.S_ISREG(path.lstat().st_mode):
         raise FileExistsError(errno.EEXIST, "there is something else than a file", str(path))

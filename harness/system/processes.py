@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import TargetError
+from harness.system import kernel_tables
 
 _LIMIT_S: Final = 20.0
 _EXITING: Final = 0x4
@@ -84,7 +85,7 @@ def mount_tables(*, but: str) -> Iterator[tuple[int, str]]:
             namespace = os.readlink(f"/proc/{pid}/ns/mnt")  # noqa: PTH115 - it is not a path
             if namespace not in seen:
                 seen.add(namespace)
-                lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+                lines = kernel_tables.lines(Path(f"/proc/{pid}/mountinfo"))
                 yield from ((pid, line) for line in lines)
 
 

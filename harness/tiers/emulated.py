@@ -83,6 +83,7 @@ class EmulatedDevice:
     def filesystem(self, spec: Ext4Spec) -> Iterator[Path]:
         """Made at once: to the drive it has been there since long ago."""
         by_the_clock = replace(spec, commit_s=spec.commit_s * self.slowdown)
+        self.permit("make a file system", 0)
         with filesystems.ext4(self._device.path, by_the_clock) as folder:
             self._folder = folder
             try:
@@ -98,6 +99,7 @@ class EmulatedDevice:
         goes on holding it. Raises TargetError for a disk, which does not age.
         """
         self._device.set_speed("virtual")  # which a disk refuses
+        self.permit("age the drive", ageing.written_bytes)
         with self.unpaced():
             fio_ageing.run(self._device.path, ageing, self._device.size_bytes)
         filesystems.discard(self._device.path, ageing.begin_bytes, ageing.region_bytes)
@@ -122,10 +124,13 @@ class EmulatedDevice:
 
     def place(self, offset_bytes: int, contents: NDArray[np.void]) -> None:
         """Writes the records, at once: to the drive they have been there since long ago."""
+        self.permit("write the input", contents.nbytes)
         on_device.write_records(self.storage, offset_bytes, contents)
 
     def permit(self, step: str, written_bytes: int) -> None:
-        """A live device may be overwritten."""
+        """A live device may be overwritten, and what is at its path if it has gone may not."""
+        del written_bytes
+        self._device.check(step)
 
     def begin(self) -> None:
         """From here on the drive takes its time."""

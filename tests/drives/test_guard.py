@@ -273,6 +273,7 @@ def test_a_budget_may_be_spent_to_its_last_byte(
     tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ClaimedDrive, "_check", lambda *_: None)
+    monkeypatch.setattr(ClaimedDrive, "_check_part", lambda _: None)
     drive = claimed_drive(tmp_path, 1000)
     drive.permit("all", 1000)
     with pytest.raises(BudgetSpent, match="all and one would write 1001 B"):
@@ -306,7 +307,15 @@ def test_a_drive_whose_writes_are_not_counted_is_not_taken(tmp_path: Path) -> No
                 ClaimedDrive("mine", CLAIM, drive, 1, Lease(tmp_path), tmp_path / "lab.json")
         finally:
             switch.write_text("1")
-        ClaimedDrive("mine", CLAIM, drive, 1, Lease(tmp_path), tmp_path / "lab.json")
+        held = ClaimedDrive("mine", CLAIM, drive, 1, Lease(tmp_path), tmp_path / "lab.json")
+        assert not held.is_overspent
+        switch.write_text("0")  # as tuned does, hours later
+        try:
+            assert held.is_overspent, "whoever watches stops"
+            with pytest.raises(TargetError, match="does not count"):
+                held.check_budget()
+        finally:
+            switch.write_text("1")
 
 
 @pytest.mark.parametrize("header", [b"", line({"format": 1, "token": "f" * 32})])
@@ -319,6 +328,7 @@ def test_nothing_is_permitted_without_the_claim_s_own_token(
 ) -> None:
     del counted
     monkeypatch.setattr(ClaimedDrive, "_check_identity", lambda *_: None)
+    monkeypatch.setattr(ClaimedDrive, "_check_part", lambda _: None)
     drive = claimed_drive(tmp_path, 1000)
     drive._header, _ = blank
     guard._write_header(drive._header, CLAIM)
@@ -326,6 +336,16 @@ def test_nothing_is_permitted_without_the_claim_s_own_token(
     guard._write_whole_header(drive._header, header)
     with pytest.raises(TargetError, match="does not carry the token of its claim"):
         drive.permit("after", 0)
+
+
+def test_nothing_is_permitted_where_the_part_s_node_has_gone(
+    tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fio would make a file of that name."""
+    del counted
+    monkeypatch.setattr(ClaimedDrive, "_check", lambda *_: None)
+    with pytest.raises(TargetError, match="has gone, by partprobe"):
+        claimed_drive(tmp_path, 1000).permit("overwrite", 0)
 
 
 # --- steps

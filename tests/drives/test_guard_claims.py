@@ -21,7 +21,7 @@ from harness.drives import guard, lab_file
 from harness.drives.discovery import Drive
 from harness.drives.guard import ClaimedDrive, ClaimPlan
 from harness.drives.targets import Step
-from harness.errors import DeviceError, TargetError
+from harness.errors import DeviceError, TargetError, UnknownName
 from harness.paths import Project
 from harness.runs import roles
 from harness.system import kernel_partitions
@@ -110,6 +110,7 @@ def taken(tmp_path: Path, fd: int, monkeypatch: pytest.MonkeyPatch) -> Taken:
     monkeypatch.setattr(ClaimedDrive, "_all_written_bytes", lambda _: 0)
     monkeypatch.setattr(ClaimedDrive, "_whole", whole)
     monkeypatch.setattr(ClaimedDrive, "_check", lambda *_: None)
+    monkeypatch.setattr(ClaimedDrive, "_check_part", lambda _: None)
     made = Taken(claimed_drive(tmp_path))
     monkeypatch.setattr(ClaimedDrive, "take", lambda _: setattr(made, "again", True))
     return made
@@ -211,6 +212,7 @@ def drive(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Claime
     monkeypatch.setattr(guard, "_drive_at", lambda *_: replace(DRIVE, size_bytes=CLAIM.size_bytes))
     monkeypatch.setattr(guard, "_token_on", lambda _: CLAIM.token)
     monkeypatch.setattr(ClaimedDrive, "_all_written_bytes", lambda _: 0)
+    monkeypatch.setattr(ClaimedDrive, "_check_part", lambda _: None)
     return claimed_drive(tmp_path)
 
 
@@ -220,7 +222,7 @@ def test_a_part_that_somebody_uses_is_not_overwritten(
 ) -> None:
     drive.permit("before", 0)
     USES[use](tree)
-    with pytest.raises(TargetError, match=rf"somebody uses /dev/sdb2 \({use}\): .* 'after'"):
+    with pytest.raises(TargetError, match=rf"somebody uses /dev/sdb2 \({use}.*\): .* 'after'"):
         drive.permit("after", 0)
 
 
@@ -293,6 +295,22 @@ def claim_in(project: Project, name: str = "mine") -> lab_file.Claim:
 
 def token_on(image: Path) -> str | None:
     return guard._token_in(image.read_bytes()[:4096])
+
+
+def test_the_claim_of_a_drive_that_has_gone_can_be_forgotten(
+    here: Project, free: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_in(here)
+    before = free.read_bytes()
+    monkeypatch.setattr(guard, "_drive_at", lambda *_: fails())
+    with pytest.raises(OSError, match="Input/output"):
+        guard.release("mine", here)
+    gone = guard.forget("mine", here)
+    assert gone.serial == CLAIM.serial
+    assert free.read_bytes() == before, "the header stays: nothing is written"
+    assert lab_file.load(lab_file.path_of(here)) == {}
+    with pytest.raises(UnknownName):
+        guard.forget("mine", here)
 
 
 def test_a_blank_drive_and_one_s_own_are_claimed_without_a_warning(

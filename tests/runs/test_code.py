@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,20 @@ def test_a_change_of_anything_else_does_not(package: Path, name: str) -> None:
     before = key()
     (package / name).write_text("changed = True\n")
     assert key() == before
+
+
+@pytest.mark.parametrize("name", code.GUARDS)
+def test_a_better_guard_makes_no_measurement_another_code_s(name: str) -> None:
+    """No number passes through one: none knows of a study, a tier, a probe or a record."""
+    studies = [experiments.find(each) for each in experiments.names()]
+    runs = [code.run_of(each, tier) for each in studies for tier in each.tiers]
+    reaching = [found for found in runs if name in found.files]
+    assert reaching, "of a guard that there is"
+    for found in reaching:
+        others = {each: path for each, path in found.files.items() if each != name}
+        assert found.digest() == replace(found, files=others).digest()
+    for each in code.reached([name]).files:
+        assert not each.startswith(("harness.experiments", "harness.tiers", "harness.probes"))
 
 
 def test_a_name_of_the_core_stands_on_its_parts() -> None:

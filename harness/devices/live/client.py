@@ -52,6 +52,14 @@ class LiveDevice:
         """What the host sees."""
         return int(self.place.about()["size_bytes"])
 
+    def check(self, step: str) -> None:
+        """Raises TargetError if its path leads to what is not its block device, or no more."""
+        if self.path not in self.place.leftovers().block_devices():
+            raise TargetError(
+                f"{step}: {self.path} is not {self.name}'s block device any more: somebody has "
+                "detached it (losetup -d)"
+            )
+
     def stats(self, *, patience_s: float = _STATS_LIMIT_S) -> dict[str, Any]:
         """Counters since the last reset, lateness, validity: see Daemon.stats."""
         return dict(ask(self.place.socket, "stats", patience_s=patience_s))
@@ -199,7 +207,13 @@ def created(spec: LiveSpec, name: str = "") -> Iterator[LiveDevice]:
     """
     device = create(spec, name, owned=True)
     try:
-        yield device
+        # As long as it is open nobody else's file gets its number, whoever detaches it.
+        held = os.open(device.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            device.check("make a live device")
+            yield device
+        finally:
+            os.close(held)
     except BaseException:
         with contextlib.suppress(HarnessError):  # the first error is the one to tell
             _end(device)

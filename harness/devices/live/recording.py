@@ -104,7 +104,8 @@ class Recording:
     def close(self) -> None:
         """Waits until nothing is in flight, writes the rest and gives the file its name.
 
-        Raises DataFolderError if it cannot be written, and then it has not got its name.
+        Raises DataFolderError if it cannot be written, and then it has not got its name; because of
+        FileExistsError if it is whole, and somebody else has taken that.
         """
         end = self._device.end_record()
         self._ending.set()
@@ -123,9 +124,16 @@ class Recording:
             self._writer.close()
             for file in self._files:
                 file.flush()
-            self._part.rename(self._path)
+            new_files.name_new(self._part, self._path)
             for file in self._files:
                 file.close()
+        except FileExistsError as error:
+            for file in self._files:
+                file.close()
+            raise DataFolderError(
+                f"{self._path} has come to be meanwhile, and is not touched: the record, which is "
+                f"whole, is {self._part}: rename it, and {initial_path(self._path).name} with it"
+            ) from error
         except OSError as error:
             raise DataFolderError(f"cannot write the record {self._path}: {error}") from error
 

@@ -48,6 +48,7 @@ _FILE: Final = "device-"
 _FRONT: Final = "front"
 _ATTEMPTS: Final = 3
 _LAZILY: Final = "lazily"
+_SILENT: Final = "its file system does not answer: ended without writing it back"
 _FREED: Final = "put back the processors of the kernel's own work"
 
 
@@ -149,6 +150,10 @@ class Place:
     def about(self) -> dict[str, Any]:
         """What came of the creation: pid, block device and more; empty before it has ended well."""
         return _json(self.folder / "about.json")
+
+    def is_recoverable(self) -> bool:
+        """Whether another process may serve it after its own has died."""
+        return bool(_json(self.folder / "spec.json").get("recoverable"))
 
     def is_alive(self) -> bool:
         """Whether the device's process is there, if only because it cannot end."""
@@ -358,7 +363,7 @@ def clean(*, everything: bool = False) -> tuple[list[str], list[str]]:
                 continue
             try:
                 done += _remove_traces(place)
-            except HarnessError as error:
+            except (HarnessError, OSError) as error:  # what it has in the kernel may go meanwhile
                 failed.append(f"{place.name}: {error}")
         for prefix in (_NEW, _OLD):
             for unnamed in ROOT.glob(f"{prefix}*"):
@@ -389,6 +394,7 @@ def _remove_traces(place: Place) -> list[str]:
     _check_no_swap(place, left)
     locks.wake_holders(place.lock)
     done = _unmount_while_it_lives(place, left)
+    _check_free(place, left, done)
     left.abort()  # nothing is left to be written, and its process may wait for itself
     done += [f"ended process {pid}" for pid in locks.end_holders(place.lock)]
     for _ in range(_ATTEMPTS):  # somebody may be mounting it just now
@@ -405,10 +411,30 @@ def _remove_traces(place: Place) -> list[str]:
 
 
 def _check_no_swap(place: Place, left: Leftovers) -> None:
-    """Memory of any process may be there, and nowhere else."""
+    """Memory of any process may be there, and nowhere else; once it is lost nobody can have it."""
+    if place.is_dead() and not place.is_recoverable():
+        return
     swaps = [swap for device in left.block_devices() for swap in mounts.swaps_on(device)]
-    if swaps and not place.is_dead():
+    if swaps:
         raise TargetError(f"the kernel swaps to {swaps[0]}: swapoff {swaps[0]} first")
+
+
+def _check_free(place: Place, left: Leftovers, done: list[str]) -> None:
+    """Whether the kernel still has something there that was not written back: another device, a
+    journal, a file system of several devices or of another mount namespace. Whoever has it open
+    himself is ended, which is what he who asks for it wants.
+    """
+    if place.is_dead() or any(_LAZILY in line or line == _SILENT for line in done):
+        return
+    for device in left.block_devices():
+        if not mounts.is_claimed(device) or mounts.users(device):
+            continue
+        whose = ", ".join(mounts.holders(device)) or "a file system, perhaps in another namespace"
+        pids = " ".join(map(str, locks.holders(place.lock)))
+        raise TargetError(
+            f"the kernel still uses {device} ({whose}): end that first; after `kill {pids}`, by "
+            "which what is not written is lost, it goes"
+        )
 
 
 def _unmount_while_it_lives(place: Place, left: Leftovers) -> list[str]:
@@ -418,7 +444,7 @@ def _unmount_while_it_lives(place: Place, left: Leftovers) -> list[str]:
     try:
         return _unmount_all(left)
     except mounts.Hangs:
-        return ["its file system does not answer: ended without writing it back"]
+        return [_SILENT]
 
 
 def unmount_all(place: Place) -> list[str]:
@@ -452,6 +478,8 @@ def _delete_unfinished(place: Place) -> list[str]:
             if file.is_there():
                 file.path.unlink()
                 deleted.append(f"deleted {file.path}, which was not finished")
+            elif file.identity is not None and not file.identity.is_unique:
+                deleted.append(f"left {file.path}: its file system does not say which file it is")
     return deleted
 
 

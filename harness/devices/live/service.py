@@ -17,8 +17,8 @@ from harness.devices.live.registry import Place
 from harness.devices.live.spec import LiveSpec
 from harness.devices.profiles import DeviceProfile, NamedRange, SsdProfile
 from harness.devices.write_shares import REST, Share, Shares, shares_of, since
-from harness.errors import BadParameter, TargetError
-from harness.system import idle_states, mounts, processes
+from harness.errors import BadParameter, DataFolderError, TargetError
+from harness.system import idle_states, mounts
 
 _COMMANDS: Final = (
     *("stats", "writes", "reset", "ranges", "speed", "power_cut", "power_on", "trim_policy"),
@@ -246,18 +246,25 @@ class Service:
     def stop_record(self) -> None:
         """Ends the record, which is whole from then on."""
         recording, self._recording = self._recording, None
-        if recording is not None:
+        if recording is None:
+            return
+        assert self._record_path is not None
+        files = _record_files(self._record_path)
+        try:
             recording.close()
-            assert self._record_path is not None
-            self._place.forget_unfinished(*_record_files(self._record_path))
+        except DataFolderError as error:
+            if isinstance(error.__cause__, FileExistsError):  # it is whole, under another name
+                self._place.forget_unfinished(*files)
+            raise
+        self._place.forget_unfinished(*files)
 
     def remove(self) -> None:
         """Ends the device. Raises TargetError while it is in use."""
         if found := mounts.of_device(self._path):
             raise TargetError(f"{self._path} is mounted at {found[0].point}: unmount it first")
-        if holders := list((Path("/sys/block") / self._path.name / "holders").glob("*")):
-            raise TargetError(f"{self._path} is held by {holders[0].name}: end that first")
-        if users := processes.users(self._path):
+        if holders := mounts.holders(self._path):
+            raise TargetError(f"{self._path} is held by {holders[0]}: end that first")
+        if users := mounts.users(self._path):
             raise TargetError(f"{self._path} is open in process {users[0]}: end that first")
         if users := mounts.users_elsewhere(self._path):
             who = ", ".join(map(str, users))

@@ -34,6 +34,7 @@ _BEHIND_BYTES: Final = 64 << 20
 
 _LABEL_BYTES: Final = 4096
 _MAGIC: Final = "flashlab store 1"
+_LONGEST_HEAD_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,10 @@ def part_of(path: Path) -> Path:
 def save_state(
     path: Path, model: bytes, facts: dict[str, Any], store_fd: int, part: Path | None = None
 ) -> None:
-    """Saves a model's state durably, and says in the store that it fits. `part`: see `part_of`."""
+    """Saves a model's state durably, and says in the store that it fits. `part`: see `part_of`.
+
+    Raises DataFolderError; also if what has the name now is no saved state.
+    """
     name = uuid4().hex
     head = {**facts, "name": name, "core": core_sources.version(), "crc": zlib.crc32(model)}
     part = part or part_of(path)
@@ -189,6 +193,10 @@ def save_state(
             file.write(json.dumps(head).encode() + b"\n" + model)
             file.flush()
             os.fsync(file.fileno())
+        if os.path.lexists(path) and not _is_state(path):
+            raise DataFolderError(
+                f"{path} is no saved state of a device, and is not touched: this one's is {part}"
+            )
         part.rename(path)
         _sync_folder(path.parent)
         write_label(store_fd, name)
@@ -197,6 +205,15 @@ def save_state(
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
         raise DataFolderError(f"the state was not saved to {path}: {error.strerror}") from error
+
+
+def _is_state(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = json.loads(file.readline(_LONGEST_HEAD_BYTES))
+    except (OSError, ValueError):
+        return False
+    return isinstance(head, dict) and {"name", "core", "crc"} <= head.keys()
 
 
 def load_state(path: Path, facts: dict[str, Any], store_fd: int) -> bytes:

@@ -344,6 +344,83 @@ def test_a_device_that_the_kernel_swaps_to_is_ended_by_nobody() -> None:
     device.remove()
 
 
+def test_a_swap_file_is_swap_too(tmp_path: Path) -> None:
+    device = made(new_name())
+    with mounted(device.path, tmp_path / f"{PREFIX}mounted") as point:
+        file = point / "swap"
+        file.write_bytes(bytes(8 << 20))
+        file.chmod(0o600)
+        subprocess.run([need("mkswap"), "-q", str(file)], check=True, capture_output=True)
+        if subprocess.run([need("swapon"), str(file)], check=False).returncode:
+            pytest.skip("nobody may make swap here")
+        try:
+            assert mounts.swaps_on(device.path) == [file]
+            refused = harness("device", "remove", device.name, "--force")
+            assert f"swapoff {file} first" in refused.stderr
+            assert file.exists()
+        finally:
+            subprocess.run(["swapoff", str(file)], check=True)
+    device.remove()
+
+
+def test_what_the_kernel_has_made_of_a_device_is_not_ended_below_it(tmp_path: Path) -> None:
+    """An external journal: no mount of the device says that it is in use, and no process."""
+    device = made(new_name())
+    other = tmp_path / f"{PREFIX}other"
+    with other.open("wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(
+        ["mke2fs", "-q", "-b", "4096", "-O", "journal_dev", str(device.path)], check=True
+    )
+    subprocess.run(
+        ["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-J", f"device={device.path}", str(other)],
+        check=True,
+    )
+    point = tmp_path / f"{PREFIX}mounted"
+    point.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(other), str(point)], check=True)
+    try:
+        for command in (("device", "remove", device.name, "--force"), ("clean", "--all")):
+            refused = harness(*command)
+            assert refused.returncode != 0
+            assert f"the kernel still uses {device.path}" in refused.stderr
+        assert device.stats()["valid"]
+    finally:
+        subprocess.run(["umount", str(point)], check=True)
+    device.remove()
+
+
+def test_a_number_that_somebody_has_taken_over_is_not_the_device_s(tmp_path: Path) -> None:
+    """He detaches a live device's loop device, and the next one he makes has its number."""
+    device = made(new_name(), front="fuse_loop")
+    path = device.path
+    device.check("before")
+    subprocess.run([need("losetup"), "-d", str(path)], check=True)
+    eventually(lambda: not (Path("/sys/block") / path.name / "loop").exists())
+    with pytest.raises(TargetError, match=f"after: {path} is not {device.name}'s block device"):
+        device.check("after")
+    assert harness("device", "remove", "--force", device.name).returncode == 0
+
+
+def test_a_run_s_device_keeps_its_number_whoever_detaches_it(tmp_path: Path) -> None:
+    theirs = tmp_path / f"{PREFIX}theirs"
+    theirs.write_bytes(b"\xaa" * (4 << 20))
+    with live.created(small(front="fuse_loop"), new_name()) as device:
+        subprocess.run([need("losetup"), "-d", str(device.path)], check=True)
+        made_by_him = subprocess.run(
+            [need("losetup"), "--find", "--show", str(theirs)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        try:
+            assert made_by_him != str(device.path)
+            device.check("still there")
+        finally:
+            subprocess.run([need("losetup"), "-d", made_by_him], check=True)
+    assert theirs.read_bytes() == b"\xaa" * (4 << 20)
+
+
 def test_a_mount_that_another_covers_is_left_alone(tmp_path: Path) -> None:
     before = leaks.look()
     device = made(new_name())

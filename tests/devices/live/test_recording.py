@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from live_world import small
 
@@ -72,6 +73,38 @@ def test_a_record_s_files_are_locked_until_it_is_whole(
     assert not any(each.is_there() for each in noted)
     recording.close()
     assert noted[1].is_there()
+
+
+def test_a_record_does_not_take_a_name_that_somebody_else_has_taken_meanwhile(
+    device: _core.LiveDevice, tmp_path: Path
+) -> None:
+    path = tmp_path / "record"
+    recording = Recording(device, path, SPEC, lambda *_: None)
+    path.write_text("his")
+    with pytest.raises(DataFolderError, match=r"has come to be meanwhile.*record\.part"):
+        recording.close()
+    assert path.read_text() == "his"
+    assert pq.read_metadata(path.with_name("record.part"))
+
+
+def test_a_state_does_not_replace_what_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    fd = os.memfd_create("store")
+    os.truncate(fd, 8192)
+    try:
+        path.write_text("his")
+        with pytest.raises(DataFolderError, match="is not touched: this one's is") as told:
+            store.save_state(path, b"model", {}, fd)
+        assert path.read_text() == "his"
+        path.unlink()
+        [kept] = tmp_path.iterdir()
+        assert str(kept) in str(told.value)
+        kept.unlink()
+        store.save_state(path, b"model", {}, fd)
+        store.save_state(path, b"newer", {}, fd)
+        assert store.load_state(path, {}, fd) == b"newer"
+    finally:
+        os.close(fd)
 
 
 def test_a_state_is_written_under_a_name_that_nobody_knows(tmp_path: Path) -> None:
