@@ -252,7 +252,10 @@ def test_on_a_slow_device_ext4_commits_as_often_by_its_time(
 
     monkeypatch.setattr(filesystems, "ext4", ext4)
     drive: Any = SimpleNamespace(
-        path=Path("/nowhere"), stats=lambda: {"slowdown": SLOWDOWN}, set_speed=lambda *_: None
+        path=Path("/nowhere"),
+        stats=lambda: {"slowdown": SLOWDOWN},
+        set_speed=lambda *_: None,
+        check=lambda _: None,
     )
     with EmulatedDevice(drive, None).filesystem(Ext4Spec(commit_s=commit_s)):
         pass

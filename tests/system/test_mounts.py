@@ -57,7 +57,7 @@ def point(tmp_path: Path) -> Iterator[Path]:
 
 def mount(source: str, point: Path) -> mounts.Mount:
     subprocess.run(["mount", "-t", "tmpfs", source, str(point)], check=True)
-    return mounts.table()[-1]
+    return [each for each in mounts.table() if each.point == point][-1]
 
 
 @pytest.mark.root
