@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import leaks
+import numpy as np
 import pytest
 from conftest import REPOSITORY, cleaning_alone, loop_device, mounted, need
 from leaks import PREFIX
@@ -37,6 +38,9 @@ from harness.devices.live.front import loops
 from harness.devices.live.registry import Place
 from harness.errors import TargetError
 from harness.system import leases, locks, mounts, processes
+from harness.system.ext4_spec import Ext4Spec
+from harness.tiers.emulated import EmulatedDevice
+from harness.workloads.ageing import Ageing
 
 pytestmark = [cleaning_alone, *NEEDS_DEVICES]
 
@@ -402,22 +406,26 @@ def test_a_number_that_somebody_has_taken_over_is_not_the_device_s(tmp_path: Pat
     assert harness("device", "remove", "--force", device.name).returncode == 0
 
 
-def test_a_run_s_device_keeps_its_number_whoever_detaches_it(tmp_path: Path) -> None:
+def test_nothing_is_written_to_who_has_got_a_run_s_number(tmp_path: Path) -> None:
     theirs = tmp_path / f"{PREFIX}theirs"
     theirs.write_bytes(b"\xaa" * (4 << 20))
+    losetup = need("losetup")
     with live.created(small(front="fuse_loop"), new_name()) as device:
-        subprocess.run([need("losetup"), "-d", str(device.path)], check=True)
-        made_by_him = subprocess.run(
-            [need("losetup"), "--find", "--show", str(theirs)],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
+        drive = EmulatedDevice(device, None)
+        subprocess.run([losetup, "-d", str(device.path)], check=True)
+        eventually(lambda: not (Path("/sys/block") / device.path.name / "loop").exists())
+        subprocess.run([losetup, str(device.path), str(theirs)], check=True)
         try:
-            assert made_by_him != str(device.path)
-            device.check("still there")
+            for step in (
+                lambda: drive.permit("discard", 0),
+                lambda: drive.place(0, np.zeros(16, dtype="V128")),
+                lambda: drive.filesystem(Ext4Spec()).__enter__(),
+                lambda: drive.age(Ageing(region_bytes=1 << 20, written_bytes=1 << 20)),
+            ):
+                with pytest.raises(TargetError, match="somebody has detached it"):
+                    step()
         finally:
-            subprocess.run([need("losetup"), "-d", made_by_him], check=True)
+            subprocess.run([losetup, "-d", str(device.path)], check=True)
     assert theirs.read_bytes() == b"\xaa" * (4 << 20)
 
 
