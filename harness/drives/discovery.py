@@ -11,14 +11,14 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from harness.errors import MissingTool, TargetError, UnknownName
-from harness.system import kernel_tables
+from harness.system import kernel_tables, mounts
 from harness.system.kernel_partitions import SECTOR_BYTES
 from harness.system.programs import find_program
 
@@ -235,8 +235,10 @@ class Machine:
             name = self._block_device(fields[2], fields[fields.index("-") + 2])
             if name is not None:
                 used.setdefault(name, []).append(f"mounted at {fields[4]}")
-        for line in _lines(self.places.proc / "swaps")[1:]:
-            path = Path(kernel_tables.fields(line)[0])
+        table = self.places.proc / "swaps"
+        with _needing(table):
+            swaps = kernel_tables.swaps(table)
+        for path in swaps:
             if (name := self._swapped_to(path)) is not None:
                 used.setdefault(name, []).append("swap")
         return used
@@ -246,10 +248,9 @@ class Machine:
         if path.is_relative_to("/dev"):
             return (self.places.dev / path.relative_to("/dev")).resolve().name
         try:
-            number = path.stat().st_dev
+            return self._block_device(mounts.number_of(path), "")
         except OSError:
             return None
-        return self._block_device(f"{os.major(number)}:{os.minor(number)}", "")
 
     def _is_drive(self, name: str) -> bool:
         folder = self._folder(name)
@@ -429,8 +430,14 @@ def _read(path: Path) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
+    with _needing(path):
         return kernel_tables.lines(path)
+
+
+@contextmanager
+def _needing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise TargetError(
             f"{path}: {error.strerror}: without it no drive is known to be free"

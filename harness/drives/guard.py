@@ -430,7 +430,7 @@ class ClaimedDrive:
         part = self.path
         used = [f"held by {holder}" for holder in machine.holders(part.name)]
         used += machine.uses(part.name)
-        if not used and os.getpid() not in mounts.users(part) and mounts.is_claimed(part):
+        if not used and mounts.is_claimed(part) and os.getpid() not in mounts.users(part):
             used.append("as the kernel says, which does not say by whom")
         if used:
             raise TargetError(

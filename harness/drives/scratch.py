@@ -23,7 +23,7 @@ from typing import Final
 
 from harness.drives import device_locks, discovery, fingerprint
 from harness.errors import DiskFull, TargetError
-from harness.system import fio_names, kernel_tables, loop_devices, mounts
+from harness.system import fio_names, loop_devices, mounts
 from harness.units import format_bytes
 
 HEADER_BYTES: Final = 1 << 20
@@ -228,8 +228,8 @@ def _check_loop_device(path: Path, info: os.stat_result) -> None:
             f"{path} is a loop device over a drive, which it does not hold, nor who else uses it: "
             "claim the drive (harness hardware claim), or give a loop device over a file"
         )
-    if where := _mounted_at(sysfs, info):
-        raise TargetError(f"{path} is mounted at {where}: unmount it first")
+    if found := mounts.of_device(Path("/dev") / sysfs.resolve().name):
+        raise TargetError(f"{path} is mounted at {found[-1].point}: unmount it first")
     if _is_swap(path):
         raise TargetError(f"{path} is used as swap: switch that off first")
     if any((sysfs / "holders").glob("*")) or any(sysfs.glob(f"{path.name}p*")):
@@ -273,16 +273,6 @@ def _is_ours_or_blank(fd: int, size_bytes: int) -> bool:
     head = os.pread(fd, _SIGNATURE_BYTES, 0)
     tail = os.pread(fd, _SIGNATURE_BYTES, max(size_bytes - _SIGNATURE_BYTES, 0))
     return head.startswith(MARKER) or not (any(head) or any(tail))
-
-
-def _mounted_at(sysfs: Path, info: os.stat_result) -> str | None:
-    numbers = {f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"}
-    numbers |= {(child / "dev").read_text().strip() for child in sysfs.glob("*p[0-9]*")}
-    for line in kernel_tables.lines(Path("/proc/self/mountinfo")):
-        fields = kernel_tables.fields(line)
-        if fields[2] in numbers:
-            return fields[4]
-    return None
 
 
 def _is_swap(path: Path) -> bool:

@@ -180,7 +180,7 @@ def _made(project: Project, folder: Path, study: str, tier: str) -> Made:
     if tier == "simulated":
         names.append((project.profiles / "hosts", chosen.bench.host))
     results = [place.table, place.series, place.about, place.metrics]
-    notebook = parameters.pipelines(project)[tier].get(study, "")
+    notebook = project.notebooks / f"{parameters.pipelines(project)[tier].get(study, '')}.ipynb"
     title = experiments.find(study).title
     return Made(
         study=study,
@@ -188,7 +188,7 @@ def _made(project: Project, folder: Path, study: str, tier: str) -> Made:
         title=title,
         is_of_now=is_of_now,
         commit=_git(project, "log", "-1", "--format=%H", *_whose(project, place, tier)).strip(),
-        notebook=_copy(project, folder, project.notebooks / f"{notebook}.ipynb"),
+        notebook=_copy(project, folder, notebook) if is_of_now else _named(project, notebook),
         table=_copy(project, folder, place.table),
         about=about,
         seeds=seeds_of(pd.read_csv(place.table).to_dict("list")),
@@ -213,10 +213,14 @@ def _machine(about: dict[str, Any]) -> dict[str, str]:
 
 
 def _copy(project: Project, folder: Path, path: Path) -> str:
-    name = path.relative_to(project.root)
+    name = _named(project, path)
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, folder / name)
-    return name.as_posix()
+    return name
+
+
+def _named(project: Project, path: Path) -> str:
+    return path.relative_to(project.root).as_posix()
 
 
 def _pack(folder: Path, archive: Path) -> None:

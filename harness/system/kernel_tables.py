@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _GAP: Final = re.compile("[ \t]+")
+_DELETED: Final = " (deleted)"
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -23,6 +24,12 @@ def lines(path: Path) -> list[str]:
 def fields(line: str) -> list[str]:
     """A line's words, as they are."""
     return [_ESCAPED.sub(_character, word) for word in _GAP.split(line.strip(" \t"))]
+
+
+def swaps(path: Path) -> list[Path]:
+    """The devices and files of a table of swap (proc(5), /proc/swaps). Raises OSError."""
+    names = [fields(line)[0] for line in lines(path)[1:]]
+    return [Path(name.removesuffix(_DELETED)) for name in names]
 
 
 def _character(octal: re.Match[str]) -> str:

@@ -22,7 +22,6 @@ _NUMBERS: Final = Path("/sys/dev/block")
 _BLOCK: Final = Path("/sys/class/block")
 _SWAPS: Final = Path("/proc/swaps")
 _SELF: Final = Path("/proc/self")
-_DELETED: Final = " (deleted)"
 _NO_DEVICE: Final = "0:"
 
 
@@ -112,8 +111,7 @@ def swaps() -> list[Path]:
     """What the kernel swaps to: devices and files. One without swap has no such table."""
     if not _SWAPS.exists() and _SELF.exists():
         return []
-    names = [kernel_tables.fields(line)[0] for line in kernel_tables.lines(_SWAPS)[1:]]
-    return [Path(name.removesuffix(_DELETED)) for name in names]
+    return kernel_tables.swaps(_SWAPS)
 
 
 def _numbers(path: Path) -> set[str]:
@@ -123,7 +121,11 @@ def _numbers(path: Path) -> set[str]:
     except OSError:
         return set()
     found = [facts.st_dev, facts.st_rdev] if stat.S_ISBLK(facts.st_mode) else [facts.st_dev]
-    return {f"{os.major(number)}:{os.minor(number)}" for number in found}
+    return {_number(each) for each in found}
+
+
+def _number(device: int) -> str:
+    return f"{os.major(device)}:{os.minor(device)}"
 
 
 def users(device: Path) -> list[int]:
@@ -165,8 +167,7 @@ def is_point(path: Path) -> bool:
 
 def number_of(folder: Path) -> str:
     """The device that a folder lies on, as in '7:3'."""
-    number = folder.stat().st_dev
-    return f"{os.major(number)}:{os.minor(number)}"
+    return _number(folder.stat().st_dev)
 
 
 def below(folder: Path) -> list[Path]:

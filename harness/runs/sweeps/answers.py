@@ -9,7 +9,7 @@ import pandas as pd
 import scipy
 
 from harness.runs.sweeps import sensitivity
-from harness.runs.sweeps.recorded import Recorded, side, wilson
+from harness.runs.sweeps.recorded import Recorded, side, wilson, with_chance_of_any
 
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
@@ -168,8 +168,7 @@ def exclusions(recorded: Recorded) -> pd.DataFrame:
         )
     columns = ["first", "second", "machines", "first_holds", "second_holds", "expected"]
     frame = pd.DataFrame(rows, columns=[*columns, "chance", "highest_ratio"])
-    of_any = (frame.chance.astype(float) * looked_at).clip(upper=1.0)
-    frame.insert(frame.columns.get_loc("highest_ratio"), "chance_of_any", of_any)
+    frame = with_chance_of_any(frame, looked_at, "highest_ratio")
     return frame.sort_values(["chance", "first", "second"], ignore_index=True)
 
 

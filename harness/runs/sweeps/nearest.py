@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from harness.errors import BadParameter
 from harness.runs.claims import Claim
-from harness.runs.sweeps.recorded import Recorded, wilson
+from harness.runs.sweeps.recorded import Recorded, wilson, with_chance_of_any
 
 Floats = NDArray[np.float64]
 
@@ -180,8 +180,7 @@ def ranked(recorded: Recorded, names: Sequence[str] | None = None) -> pd.DataFra
     if back := set(chosen) & set(recorded.unknowns.held_back):
         raise BadParameter(f"{min(back)} was held back: no machine is chosen by it")
     away = gaps(recorded, chosen).reindex(recorded.drawn)
-    table = recorded.finished.set_index("machine")[list(recorded.unknowns.unknowns)]
-    table = table.reindex(recorded.drawn)
+    table = recorded.sample[list(recorded.unknowns.unknowns)].copy()
     table.insert(0, "of", len(chosen))
     table.insert(0, "inside", (away == 0).sum(axis=1))
     table.insert(0, "distance", np.sqrt((away**2).mean(axis=1)))
@@ -237,10 +236,7 @@ def left_out(recorded: Recorded) -> pd.DataFrame:
         )
     columns = ["claim", "held_back", "share_ratio", "near_ratio", "near_lowest_ratio"]
     columns += ["near_highest_ratio", "near", "chance", "same"]
-    frame = pd.DataFrame(rows, columns=columns)
-    of_any = (frame.chance.astype(float) * len(frame)).clip(upper=1.0)
-    frame.insert(frame.columns.get_loc("same"), "chance_of_any", of_any)
-    return frame
+    return with_chance_of_any(pd.DataFrame(rows, columns=columns), len(rows), "same")
 
 
 def in_common(recorded: Recorded) -> pd.DataFrame:
@@ -251,11 +247,10 @@ def in_common(recorded: Recorded) -> pd.DataFrame:
     test, of choices chi-squared of the counts, by permutations), and `chance_of_any`: that any of
     the unknowns looks so by chance (at most; Bonferroni).
     """
-    drawn = recorded.finished.set_index("machine").reindex(recorded.drawn)
-    is_near = drawn.index.isin(near(recorded))
+    is_near = recorded.sample.index.isin(near(recorded))
     rows = []
     for name, unknown in recorded.unknowns.unknowns.items():
-        column, choices = drawn[name], bool(unknown.choices)
+        column, choices = recorded.sample[name], bool(unknown.choices)
         places = recorded.shares[name].reindex(recorded.drawn).to_numpy()
         chance = (
             _chance_of_counts(pd.crosstab(is_near, column))

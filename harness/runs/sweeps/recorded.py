@@ -67,6 +67,11 @@ class Recorded:
         return apart
 
     @cached_property
+    def sample(self) -> pd.DataFrame:
+        """The finished machines that were drawn: index their numbers, columns as `machines`."""
+        return self.finished.set_index("machine").loc[self.drawn]
+
+    @cached_property
     def by_claim(self) -> pd.DataFrame:
         """Values: a row per finished machine (index: its number), a column per claim, NaN: none."""
         table = self.values.pivot_table(
@@ -134,6 +139,15 @@ def wilson(count: int, total: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
+def with_chance_of_any(frame: pd.DataFrame, looked_at: int, before: str) -> pd.DataFrame:
+    """With `chance_of_any` before a column: that any of so many looks as a row does by its `chance`
+    (at most; Bonferroni).
+    """
+    of_any = (frame.chance.astype(float) * looked_at).clip(upper=1.0)
+    frame.insert(frame.columns.get_loc(before), "chance_of_any", of_any)
+    return frame
+
+
 def held(claim: Claim, values: pd.Series[float]) -> pd.Series[float]:
     """Whether values are in a claim's range, as numbers; NaN where there is no value."""
     low, high = claim.expected
@@ -163,10 +177,9 @@ def read(project: Project, study: str, folder: Path) -> Recorded:
             f"{folder}: was judged with other variants taken for the paper's (as_paper) than now: "
             "publish it again"
         )
-    scale, _, _ = about["scale"].partition(",")  # what follows says how large that is
-    is_present = Maker(project, study, mine, scale).has_made(about)
+    is_present = Maker(project, study, mine, _name(about["scale"])).has_made(about)
     larger, at_larger = (
-        at_larger_scale(project, study, scale, about["code"]) if is_present else ({}, "")
+        at_larger_scale(project, study, about["scale"], about["code"]) if is_present else ({}, "")
     )
     return Recorded(mine, known, machines, values, about, larger, at_larger, is_present)
 
@@ -177,23 +190,28 @@ def at_larger_scale(
     """The default machine's values by this code (a digest) at the largest scale that they are known
     at, and which it is; nothing if no scale larger than this one is known.
     """
-    if scale == at_paper_size.SCALE:
+    if _name(scale) == at_paper_size.SCALE:
         return {}, ""
     whole = at_paper_size.recorded(project, study)
     if whole is not None and whole.is_present:
         return whole.values, "at the paper's size"
     about = published.about(project, study, TIER) or {}
-    larger, _, _ = str(about.get("scale", "")).partition(",")
-    if about.get("code") != code or not _SIZES.index(scale) < _size(larger):
+    if about.get("code") != code or _size(scale) >= _size(str(about.get("scale"))):
         return {}, ""
     run = claims.published_verdicts(project, study, TIER)
     values = {name: each["value"] for name, each in run.items() if each["value"] is not None}
     return values, "at the pipeline's scale"
 
 
+def _name(scale: str) -> str:
+    """Of a scale as runs say it: what follows says how large that is."""
+    return scale.partition(",")[0]
+
+
 def _size(scale: str) -> int:
     """Scales in their order; one of no name, a run with sizes of its own, is below all."""
-    return _SIZES.index(scale) if scale in _SIZES else -1
+    name = _name(scale)
+    return _SIZES.index(name) if name in _SIZES else -1
 
 
 def found(project: Project) -> list[Path]:

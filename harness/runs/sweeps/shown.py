@@ -110,10 +110,10 @@ class Sweep:
         if self._found is None:
             return self._nothing()
         on: dict[str, list[str]] = {name: [] for name in self._found.unknowns.unknowns}
-        lines = answers.lines(self._found).set_index("claim").verdict
-        for claim in lines.index[lines.isin((answers.FRAGILE, answers.UNDECIDED))]:
-            for name in sensitivity.deciding(self._found, claim):
-                on[name].append(claim)
+        for _, share in answers.shares(self._found).iterrows():
+            if answers.verdict(share) in (answers.FRAGILE, answers.UNDECIDED):
+                for name in sensitivity.deciding(self._found, str(share.claim)):
+                    on[name].append(str(share.claim))
         beside = _beside(sensitivity.entangled(self._found))
         known = self._found.unknowns.unknowns
         rows = [
@@ -137,7 +137,8 @@ class Sweep:
         if self._found is None:
             return self.origin
         two = list(sensitivity.of_claim(self._found, claim).unknown)[:2]
-        chance = [name for name in two if name not in sensitivity.deciding(self._found, claim)]
+        deciding = sensitivity.deciding(self._found, claim)
+        chance = [name for name in two if name not in deciding]
         if len(two) < 2:
             return f"{claim}: too few machines, or the same number on all of them"
         table = answers.map_of(self._found, claim, *two)

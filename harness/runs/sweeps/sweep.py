@@ -287,8 +287,7 @@ class Sweep:
         states = machines.state.value_counts()
         asked = values.claim.value_counts()
         known = {claim.id: claim for claim in claims.load(self.project)[self.study].claims}
-        scale, _, _ = self.scale.partition(",")
-        larger, _ = at_larger_scale(self.project, self.study, scale, self.maker.code)
+        larger, _ = at_larger_scale(self.project, self.study, self.scale, self.maker.code)
         return {
             "study": self.study,
             "tier": TIER,

@@ -328,14 +328,23 @@ def test_a_partition_that_is_mounted_is_unmounted_before_its_device_ends(tmp_pat
     assert leaks.changes(before, patient=True) == []
 
 
+@contextmanager
+def swapping_to(place: Path) -> Iterator[None]:
+    """Swap on a device, or in a file."""
+    subprocess.run([need("mkswap"), "-q", str(place)], check=True, capture_output=True)
+    if subprocess.run([need("swapon"), str(place)], check=False).returncode:
+        pytest.skip("nobody may make swap here")
+    try:
+        yield
+    finally:
+        subprocess.run(["swapoff", str(place)], check=True)
+
+
 def test_a_device_that_the_kernel_swaps_to_is_ended_by_nobody() -> None:
     """What is there is memory of processes, and nowhere else."""
     device = made(new_name())
     part = with_partition(device)
-    subprocess.run([need("mkswap"), "-q", str(part)], check=False, capture_output=True)
-    if subprocess.run([need("swapon"), str(part)], check=False).returncode:
-        pytest.skip("nobody may make swap here")
-    try:
+    with swapping_to(part):
         with pytest.raises(TargetError, match="or a partition of it is in use"):
             device.remove()
         for command in (("device", "remove", device.name, "--force"), ("clean", "--all")):
@@ -343,8 +352,6 @@ def test_a_device_that_the_kernel_swaps_to_is_ended_by_nobody() -> None:
             assert refused.returncode != 0
             assert f"swapoff {part} first" in refused.stderr
         assert device.stats()["valid"]
-    finally:
-        subprocess.run(["swapoff", str(part)], check=True)
     device.remove()
 
 
@@ -354,16 +361,11 @@ def test_a_swap_file_is_swap_too(tmp_path: Path) -> None:
         file = point / "swap"
         file.write_bytes(bytes(8 << 20))
         file.chmod(0o600)
-        subprocess.run([need("mkswap"), "-q", str(file)], check=True, capture_output=True)
-        if subprocess.run([need("swapon"), str(file)], check=False).returncode:
-            pytest.skip("nobody may make swap here")
-        try:
+        with swapping_to(file):
             assert mounts.swaps_on(device.path) == [file]
             refused = harness("device", "remove", device.name, "--force")
             assert f"swapoff {file} first" in refused.stderr
             assert file.exists()
-        finally:
-            subprocess.run(["swapoff", str(file)], check=True)
     device.remove()
 
 
